@@ -1,0 +1,23 @@
+# Warnings, sanitizers and build speed, for every target of the project.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  # The base directory makes objects of one checkout serve another.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(tenure_warnings INTERFACE)
+target_compile_options(tenure_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  -Wcast-qual -Woverloaded-virtual -Wno-missing-field-initializers -Werror)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(tenure_warnings INTERFACE -Wthread-safety)
+endif()
+
+if(TENURE_SANITIZE)
+  add_compile_options(-fsanitize=${TENURE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TENURE_SANITIZE})
+endif()
