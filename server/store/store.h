@@ -1,0 +1,181 @@
+// The store: jobs, leases and everything durable. One method is one transaction (or one read); it returns after COMMIT.
+//
+// Layer: store. store/postgres/ implements it; engine/ and background/ call it. Thread-safe: any thread may call any method; a
+// call takes one connection from the pool for its duration and blocks the thread, so never call it from an RPC thread.
+//
+// Errors common to all methods: UNAVAILABLE / DATABASE_UNAVAILABLE (the database is away, or the commit is in doubt: repeat with
+// the same key or token to find out), DEADLINE_EXCEEDED / DATABASE_TIMEOUT (the statement's own deadline; nothing was
+// written). Serialization failures and deadlocks are retried inside and never returned.
+//
+// Batches: items are answered one by one, in the caller's order. Rows that somebody else has locked are never waited for: they
+// come back kUnresolved / kLocked, so that one application's open transaction delays nobody but itself.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/store/types.h"
+
+namespace tenure::store {
+
+struct EnqueueResult {
+  std::vector<EnqueueOutcome> jobs;
+  std::vector<ReadyRange> ready;
+  std::optional<absl::Duration> earliest_due;  // From now, of those that were scheduled.
+  uint64_t xid = 0;                            // The transaction, so that its own events need not be read back.
+};
+
+struct SettleResult {
+  std::vector<SettleOutcome> items;
+  std::vector<ReadyRange> ready;
+  std::optional<absl::Duration> earliest_due;
+  uint64_t xid = 0;
+};
+
+struct CancelResult {
+  std::vector<CancelOutcome> items;
+};
+
+// What a batch of look-ups says about tokens that a first statement could not settle.
+struct ResolvedToken {
+  TokenState state = TokenState::kLeaseLost;
+  JobState job_state = JobState::kCompleted;
+  std::optional<absl::Time> due;
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // --- Queues -------------------------------------------------------------------------------------------------------
+
+  // The queue's row; made with default settings if `create` and it does not exist. NOT_FOUND / QUEUE_NOT_FOUND otherwise.
+  virtual absl::StatusOr<Queue> EnsureQueue(std::string_view name, bool create) = 0;
+  // ALREADY_EXISTS / QUEUE_EXISTS.
+  virtual absl::StatusOr<Queue> CreateQueue(std::string_view name, const QueueSettings& settings, bool paused) = 0;
+  // Sets the named fields (max_attempts, crash_budget, backoff, description).
+  virtual absl::StatusOr<Queue> UpdateQueue(std::string_view name, const QueueSettings& settings,
+                                            const std::set<std::string>& fields) = 0;
+  // Returns once no claim that began before can still take a job.
+  virtual absl::StatusOr<Queue> SetPaused(std::string_view name, bool paused) = 0;
+  virtual absl::StatusOr<std::vector<Queue>> ListQueues(std::string_view after_name, std::string_view prefix, int limit) = 0;
+  // Those of `ids` that exist.
+  virtual absl::StatusOr<std::vector<Queue>> LoadQueues(std::span<const int32_t> ids) = 0;
+
+  // --- Producers ----------------------------------------------------------------------------------------------------
+
+  // Jobs without an idempotency key, all of one queue.
+  virtual absl::StatusOr<EnqueueResult> Enqueue(int32_t queue, std::span<const NewJob> jobs) = 0;
+  // Jobs with keys. A key that another transaction has written but not committed holds only its own item (split on
+  // lock_timeout): that item's status is UNAVAILABLE / KEY_BUSY.
+  virtual absl::StatusOr<EnqueueResult> EnqueueKeyed(int32_t queue, std::span<const NewJob> jobs) = 0;
+  // NOT_FOUND / JOB_NOT_FOUND.
+  virtual absl::StatusOr<Job> Get(const JobId& id) = 0;
+  // Those of `ids` that have ended (for callers that wait for the outcome).
+  virtual absl::StatusOr<std::vector<JobId>> Ended(std::span<const JobId> ids) = 0;
+  virtual absl::StatusOr<ListPage> List(const ListFilter& filter) = 0;
+  virtual absl::StatusOr<CancelResult> Cancel(int32_t queue, std::span<const JobId> ids, std::string_view reason) = 0;
+  // `request_id` empty: none.
+  virtual absl::StatusOr<RetryOutcome> Retry(const JobId& id, std::string_view request_id) = 0;
+
+  // --- Workers ------------------------------------------------------------------------------------------------------
+
+  virtual absl::StatusOr<ClaimResult> Claim(const ClaimBatch& batch) = 0;
+  // Exactly these jobs, all of one queue.
+  virtual absl::StatusOr<std::vector<NamedClaimOutcome>> ClaimNamed(int32_t queue, int32_t replica, std::string_view worker,
+                                                                    absl::Duration lease, std::string_view request_id,
+                                                                    std::span<const JobId> ids) = 0;
+  // What an earlier claim with this request id was given and still holds; nullopt if there was none within its lease.
+  virtual absl::StatusOr<std::optional<std::vector<ClaimedJob>>> FindClaim(std::string_view request_id) = 0;
+  virtual absl::StatusOr<std::vector<ExtendOutcome>> Extend(int32_t queue, std::span<const ExtendItem> items) = 0;
+  virtual absl::StatusOr<SettleResult> Complete(int32_t queue, std::span<const CompleteItem> items) = 0;
+  virtual absl::StatusOr<SettleResult> Fail(int32_t queue, std::span<const FailItem> items) = 0;
+  // `verb`: kRelease (delay 0: ready at once) or kSnooze.
+  virtual absl::StatusOr<SettleResult> GiveBack(int32_t queue, Verb verb, std::span<const GiveBackItem> items) = 0;
+  // The second statement for kUnresolved items, whose snapshot sees what the first one waited for or passed over: was the
+  // token settled (by which verb), lost, or is its row merely locked (kCurrent)?
+  virtual absl::StatusOr<std::vector<ResolvedToken>> ResolveTokens(int32_t queue, Verb verb,
+                                                                   std::span<const LeaseToken> tokens) = 0;
+
+  // --- Leases that run out ------------------------------------------------------------------------------------------
+
+  // Ends those of `leases` (one queue) that have run out: back to ready, or to the dead letters at the crash budget.
+  virtual absl::StatusOr<std::vector<Reaped>> Reap(int32_t queue, std::span<const LeaseRef> leases,
+                                                   std::vector<ReadyRange>* ready) = 0;
+  // All leases that this replica granted, from the rows: the net under its timers.
+  virtual absl::StatusOr<std::vector<LeaseRemaining>> ListLeases(int32_t replica) = 0;
+  // Leases granted by replicas that are gone. Fenced.
+  virtual absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) = 0;
+
+  // --- Events -------------------------------------------------------------------------------------------------------
+
+  // Where a replica starts: the folded counts and the snapshot they hold for. The ready jobs that exist then are found by
+  // claims from kLowestKey.
+  struct Start {
+    std::string snapshot;
+    std::map<int32_t, QueueCounts> counts;
+    std::vector<std::pair<int32_t, int16_t>> ready;  // (queue, priority) that have ready jobs.
+  };
+  virtual absl::StatusOr<Start> ReadStart() = 0;
+  // OUT_OF_RANGE if events since `snapshot` have been rotated away: begin anew with ReadStart.
+  virtual absl::StatusOr<EventBatch> ReadEvents(std::string_view snapshot) = 0;
+  // Age of the oldest ready job at or after each range's low key; absent where there is none.
+  virtual absl::StatusOr<std::vector<std::optional<absl::Duration>>> OldestReady(std::span<const ReadyRange> from) = 0;
+
+  // --- Replicas and leaders -----------------------------------------------------------------------------------------
+
+  virtual absl::StatusOr<int32_t> RegisterReplica(std::string_view name, std::string_view version) = 0;
+  // NOT_FOUND / REPLICA_LOST if the row is gone or its lease ran out: register anew. Also records this process's backends.
+  virtual absl::Status Heartbeat(int32_t replica, bool draining, absl::Duration lease) = 0;
+  virtual absl::Status UnregisterReplica(int32_t replica) = 0;
+  virtual absl::StatusOr<std::vector<ReplicaRow>> ListReplicas() = 0;
+  // Terminates the database sessions of replicas whose lease ran out, then removes those without leases. Fenced.
+  virtual absl::StatusOr<int> EvictReplicas(const Fence& fence) = 0;
+  // The database could not be reached from `began` until now: leases that ran out meanwhile are forgiven.
+  virtual absl::Status RecordOutage(absl::Duration length) = 0;
+
+  // Takes or renews the leader lease of a background worker. nullopt: another holds it.
+  virtual absl::StatusOr<std::optional<Fence>> AcquireLeader(std::string_view worker, int32_t replica, absl::Duration lease) = 0;
+  // FAILED_PRECONDITION / TERM_OVER if the term is over.
+  virtual absl::Status RenewLeader(const Fence& fence, absl::Duration lease) = 0;
+  virtual absl::Status ReleaseLeader(const Fence& fence) = 0;
+  struct RunReport {
+    bool ok = true;
+    std::string error;
+    bool restarted = false;
+  };
+  virtual absl::Status ReportRun(std::string_view worker, const RunReport& report) = 0;
+  virtual absl::StatusOr<std::vector<BackgroundRow>> ListBackground() = 0;
+
+  // --- Upkeep (each led by a background worker, each fenced) ----------------------------------------------------------
+
+  virtual absl::StatusOr<PromoteResult> Promote(const Fence& fence, absl::Time after, int limit) = 0;
+  // Ends jobs whose expires has come and that have not started. Returns how many, at most `limit`.
+  virtual absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit) = 0;
+  // Makes the history, dead letter and payload partitions from today to `days_ahead` days from now. Not fenced: idempotent.
+  virtual absl::Status EnsurePartitions(int days_ahead) = 0;
+  // Drops partitions past their age. Returns the names dropped.
+  virtual absl::StatusOr<std::vector<std::string>> DropPartitions(const Fence& fence, int history_days,
+                                                                  int dead_letter_days) = 0;
+  // Removes idempotency keys, claim requests and worker rows past their time, at most `limit` of each.
+  virtual absl::StatusOr<int> Prune(const Fence& fence, int limit) = 0;
+  // Adds the deltas of events since the last fold to the stored counts, and empties the oldest event slot when possible.
+  virtual absl::Status FoldStats(const Fence& fence) = 0;
+
+  // --- For operators ------------------------------------------------------------------------------------------------
+
+  virtual absl::Status RecordWorkers(std::span<const WorkerSeen> workers) = 0;
+  virtual absl::StatusOr<std::vector<WorkerRow>> ListWorkers(std::string_view after, int limit) = 0;
+  virtual absl::StatusOr<DatabaseInfo> Inspect() = 0;
+  // OK if the database answers and its schema is new enough.
+  virtual absl::Status Ping() = 0;
+};
+
+}  // namespace tenure::store

@@ -1,0 +1,424 @@
+// Plain structs between the engine and the store. No protobuf, no libpq. Layer: store. Times are absl::Time by PostgreSQL's
+// clock; absent times are absl::InfiniteFuture() where "never" is meant, else std::optional.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/store/ids.h"
+
+namespace tenure::store {
+
+// Stored numbers; never renumber. The live ones are what tenure.job.state holds.
+enum class JobState : int16_t {
+  kScheduled = 1,
+  kBlocked = 2,
+  kReady = 3,
+  kLeased = 4,
+  kSuspended = 5,
+  kCompleted = 6,
+  kDiscarded = 7,
+  kCancelled = 8,
+  kExpired = 9,
+};
+constexpr bool IsFinal(JobState state) { return state >= JobState::kCompleted; }
+
+// What ended a lease or a job; stored with the token that it ended. Never renumber.
+enum class Verb : int16_t { kComplete = 1, kFail = 2, kRelease = 3, kSnooze = 4, kCancel = 5, kReap = 6, kExpire = 7 };
+
+struct Backoff {
+  int64_t initial_us = 1'000'000;
+  double multiplier = 2;
+  int64_t max_us = 3'600'000'000;
+};
+
+struct Payload {
+  std::string data;
+  std::string content_type;
+};
+
+using Headers = std::map<std::string, std::string>;
+
+// Validated by the caller (rpc/), except what only the database knows.
+struct NewJob {
+  std::string kind;
+  Payload payload;
+  Headers headers;
+  int16_t priority = 0;
+  std::string tenant;
+  std::optional<absl::Time> due;
+  std::optional<absl::Duration> delay;
+  std::optional<absl::Time> expires;
+  std::optional<absl::Duration> ttl;
+  std::optional<int32_t> max_attempts;  // Default: the queue's.
+  std::optional<int32_t> crash_budget;
+  std::optional<Backoff> backoff;
+  std::string idempotency_key;  // Empty: none.
+  absl::Duration idempotency_retention = absl::Hours(24);
+  std::string effect_key;  // Empty: the id.
+};
+
+struct EnqueueOutcome {
+  absl::Status status;  // ALREADY_EXISTS / IDEMPOTENCY_CONFLICT; OK otherwise.
+  JobId id;
+  bool duplicate = false;
+  JobState state = JobState::kReady;
+};
+
+// A stretch of the ready index of one (queue, priority): what a transaction made ready. Law: everything that makes rows ready
+// tells the lowest and highest key it touched.
+struct Key {
+  int64_t rank = std::numeric_limits<int64_t>::min();
+  int64_t id = 0;
+  friend bool operator==(const Key&, const Key&) = default;
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
+inline constexpr Key kLowestKey{std::numeric_limits<int64_t>::min(), 0};
+inline constexpr Key kHighestKey{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
+
+struct ReadyRange {
+  int32_t queue = 0;
+  int16_t priority = 0;
+  Key low;
+  Key high;
+  int32_t count = 0;
+};
+
+struct Lease {
+  std::string worker;
+  absl::Time expires;
+  absl::Time granted;
+  int32_t number = 0;
+};
+
+struct JobError {
+  std::string message;
+  std::string type;
+  std::string detail;
+  int32_t attempt = 0;
+  absl::Time at;
+};
+
+struct Progress {
+  double fraction = 0;
+  std::string message;
+};
+
+// A job as it stands, live or ended.
+struct Job {
+  JobId id;
+  std::string kind;
+  JobState state = JobState::kReady;
+  Payload payload;
+  Headers headers;
+  int16_t priority = 0;
+  std::string tenant;
+  int32_t attempt = 0;
+  int32_t failures = 0;
+  int32_t max_attempts = 0;
+  int32_t crashes = 0;
+  int32_t crash_budget = 0;
+  int32_t releases = 0;
+  int32_t snoozes = 0;
+  std::string effect_key;
+  std::string retry_of;
+  std::string idempotency_key;
+  absl::Time created;
+  absl::Time due;
+  absl::Time updated;
+  std::optional<absl::Time> started;
+  std::optional<absl::Time> ended;
+  std::optional<absl::Time> expires;
+  std::optional<Lease> lease;
+  std::optional<JobError> error;
+  std::optional<Payload> result;
+  std::optional<Progress> progress;
+  std::optional<Backoff> backoff;
+};
+
+struct ClaimedJob {
+  Job job;
+  LeaseToken token;
+  absl::Duration lease;      // As granted.
+  absl::Duration remaining;  // By PostgreSQL's clock when the row was read; less than `lease` in a replay.
+  int32_t slot = 0;          // Which of the batch's slots it fills.
+};
+
+// One place that a poll offers.
+struct ClaimSlot {
+  int32_t worker = 0;   // Index into ClaimBatch::workers.
+  int32_t request = -1; // Index into ClaimBatch::requests, or -1.
+  absl::Duration lease;
+};
+
+struct ClaimRange {
+  int16_t priority = 0;
+  Key after;  // Exclusive.
+  Key upto;   // Inclusive.
+};
+
+struct ClaimRequestKey {
+  std::string request_id;
+  absl::Duration keep;  // One lease.
+};
+
+// One statement's worth of claims on one queue.
+struct ClaimBatch {
+  int32_t queue = 0;
+  int32_t replica = 0;
+  std::vector<ClaimRange> ranges;  // Read in this order.
+  std::vector<int64_t> revisit;    // Ids that an earlier claim read and did not get; read first.
+  std::vector<ClaimSlot> slots;
+  std::vector<std::string> workers;
+  std::vector<ClaimRequestKey> requests;
+  int64_t max_bytes = 3 << 20;
+};
+
+struct ClaimResult {
+  std::vector<ClaimedJob> jobs;
+  // For each range of the batch: how far it was read.
+  struct RangeRead {
+    bool exhausted = false;   // Nothing ready remains in the range, as of the statement's snapshot.
+    std::optional<Key> last;  // The last key that was read.
+  };
+  std::vector<RangeRead> ranges;
+  std::vector<int64_t> missed;        // Ready when read, but not got: look at them again.
+  std::vector<int32_t> taken_requests;  // Indexes of requests that another claim had already served: replay them.
+};
+
+struct ExtendItem {
+  LeaseToken token;
+  std::optional<absl::Duration> duration;  // Default: as granted.
+  std::optional<Progress> progress;
+};
+
+// What a statement could say about one token. kUnresolved items (locked by someone, or gone) go to ResolveTokens.
+enum class TokenState {
+  kCurrent,     // Valid, but its row was locked: try again.
+  kWon,         // This call did it.
+  kReplayed,    // An earlier call with this token and verb did it.
+  kLeaseLost,
+  kCancelled,
+  kAlreadySettled,
+  kJobNotFound,
+  kUnresolved,
+};
+
+struct ExtendOutcome {
+  TokenState state = TokenState::kUnresolved;
+  absl::Time expires;
+  absl::Duration remaining;
+};
+
+struct SettleOutcome {
+  TokenState state = TokenState::kUnresolved;
+  JobState job_state = JobState::kCompleted;
+  std::optional<absl::Time> due;
+  std::vector<JobId> follow_ups;
+  absl::Status follow_up_status;
+};
+
+struct FollowUp {
+  int32_t queue = 0;
+  NewJob job;
+};
+
+struct CompleteItem {
+  LeaseToken token;
+  std::optional<Payload> result;
+  std::vector<FollowUp> follow_ups;
+};
+
+struct FailItem {
+  LeaseToken token;
+  JobError error;
+  bool non_retryable = false;
+  std::optional<absl::Duration> retry_after;
+};
+
+// Release and Snooze.
+struct GiveBackItem {
+  LeaseToken token;
+  absl::Duration delay;
+};
+
+struct CancelOutcome {
+  enum class State { kCancelled, kAlreadyEnded, kNotFound, kLocked } state = State::kLocked;
+  JobState previous = JobState::kReady;
+  std::string worker;  // Held it; empty if nobody did.
+  int32_t number = 0;
+};
+
+struct RetryOutcome {
+  absl::Status status;
+  JobId id;
+};
+
+struct NamedClaimOutcome {
+  std::optional<ClaimedJob> job;
+  absl::Status refusal;  // LEASE_HELD, NOT_READY, ALREADY_SETTLED, JOB_NOT_FOUND; OK if claimed.
+};
+
+// A lease that ran out.
+struct Reaped {
+  int64_t id = 0;
+  bool discarded = false;
+  bool forgiven = false;             // Ran out during an outage: burned no crash.
+  std::optional<absl::Duration> remaining;  // Not reaped: it was extended and has so long left.
+  bool gone = false;                 // No lease of this number any more.
+  bool locked = false;               // Look again soon.
+};
+
+// The lease a replica watches.
+struct LeaseRef {
+  int32_t queue = 0;
+  int64_t id = 0;
+  int32_t number = 0;
+};
+
+struct LeaseRemaining {
+  LeaseRef ref;
+  absl::Duration remaining;  // May be negative.
+};
+
+// Counts of one queue.
+struct QueueCounts {
+  int64_t scheduled = 0, blocked = 0, ready = 0, leased = 0, suspended = 0;
+  int64_t completed = 0, discarded = 0, cancelled = 0, expired = 0, enqueued = 0;
+  void Add(const QueueCounts& delta) {
+    scheduled += delta.scheduled, blocked += delta.blocked, ready += delta.ready, leased += delta.leased,
+        suspended += delta.suspended, completed += delta.completed, discarded += delta.discarded,
+        cancelled += delta.cancelled, expired += delta.expired, enqueued += delta.enqueued;
+  }
+};
+
+struct QueueSettings {
+  std::optional<int32_t> max_attempts;
+  std::optional<int32_t> crash_budget;
+  std::optional<Backoff> backoff;
+  std::string description;
+};
+
+struct Queue {
+  int32_t id = 0;
+  std::string name;
+  QueueSettings settings;
+  bool paused = false;
+  absl::Time created;
+};
+
+enum class NoticeType { kCancelled = 1, kLeaseLost = 2 };
+
+struct Notice {
+  int64_t id = 0;
+  NoticeType type = NoticeType::kCancelled;
+  std::string worker;
+  JobId job;
+  int32_t number = 0;
+  std::string reason;
+};
+
+// What became visible since the snapshot before.
+struct EventBatch {
+  std::string snapshot;                 // Pass it to the next read.
+  std::vector<ReadyRange> ready;
+  std::map<int32_t, QueueCounts> deltas;  // By queue.
+  std::vector<Notice> notices;
+  std::vector<int32_t> changed_queues;    // Settings, paused.
+  std::optional<absl::Time> earliest_due;  // Of the jobs that were scheduled.
+  absl::Time now;
+};
+
+struct ListFilter {
+  std::optional<int32_t> queue;
+  std::vector<std::string> kinds;
+  std::vector<JobState> states;  // Not empty.
+  Headers headers;
+  std::string holder;
+  std::optional<absl::Time> created_after, created_before, updated_after, updated_before, due_after, due_before;
+  int32_t page_size = 50;
+  std::string page_token;  // The store's own; empty at first.
+  bool include_payloads = false;
+};
+
+struct ListPage {
+  std::vector<Job> jobs;
+  std::string next_page_token;
+};
+
+struct WorkerSeen {
+  std::string worker;
+  std::vector<std::string> queues;
+};
+
+struct WorkerRow {
+  std::string worker;
+  absl::Time last_claim;
+  int32_t leased = 0;
+  std::vector<std::string> queues;
+};
+
+struct ReplicaRow {
+  int64_t id = 0;
+  std::string name;
+  std::string version;
+  absl::Time started;
+  absl::Time heartbeat;
+  bool draining = false;
+  bool alive = true;
+  std::vector<std::string> leads;
+};
+
+struct BackgroundRow {
+  std::string name;
+  std::string holder;
+  int64_t term = 0;
+  std::optional<absl::Time> since;
+  std::optional<absl::Time> last_success;
+  std::string last_error;
+  int64_t runs = 0;
+  int64_t restarts = 0;
+};
+
+// Names the leader's term; a led worker passes it with every write, and the write is refused when the term is over.
+struct Fence {
+  std::string worker;
+  int64_t term = 0;
+};
+
+struct PromoteResult {
+  int32_t promoted = 0;
+  std::vector<ReadyRange> ready;
+  std::optional<absl::Duration> next_due;  // From now; absent if nothing is scheduled.
+  bool more = false;                       // The limit was reached: call again at once.
+};
+
+struct RecoverResult {
+  int32_t recovered = 0;
+  int32_t discarded = 0;
+  std::vector<ReadyRange> ready;
+  std::optional<absl::Duration> next_expiry;  // Of a lease that a vanished replica granted.
+  bool more = false;
+};
+
+struct DatabaseInfo {
+  std::string version;
+  int version_number = 0;
+  std::string role;
+  bool pooled = false;
+  int schema_version = 0;
+  std::optional<absl::Duration> oldest_transaction;
+  std::string oldest_transaction_holder;
+  absl::Duration clock_difference;  // Database minus daemon.
+  int64_t dead_tuples = 0;
+  int64_t live_tuples = 0;
+  bool synchronous_commit = true;
+};
+
+}  // namespace tenure::store
