@@ -150,12 +150,15 @@ class Store {
     bool ok = true;
     std::string error;
     bool restarted = false;
+    int64_t runs = 1;  // How many runs it speaks of: the supervisor gathers those of a second.
   };
   virtual absl::Status ReportRun(std::string_view worker, const RunReport& report) = 0;
   virtual absl::StatusOr<std::vector<BackgroundRow>> ListBackground() = 0;
 
   // --- Upkeep (each led by a background worker, each fenced) ----------------------------------------------------------
 
+  // Makes ready what is scheduled and due at or after `after` (a due time; InfinitePast: from the beginning), at most `limit`
+  // jobs, in the order of their due times.
   virtual absl::StatusOr<PromoteResult> Promote(const Fence& fence, absl::Time after, int limit) = 0;
   // Ends jobs whose expires has come and that have not started. Returns how many, at most `limit`.
   virtual absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit) = 0;

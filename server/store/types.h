@@ -397,6 +397,10 @@ struct PromoteResult {
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> next_due;  // From now; absent if nothing is scheduled.
   bool more = false;                       // The limit was reached: call again at once.
+  absl::Time now;                          // The transaction's now().
+  // Pass it as `after` next time: no due row that this statement could see is left before it. The due time of the last row
+  // read if `more`, else `now`; never beyond a row that was passed over because somebody had it locked.
+  absl::Time cursor = absl::InfinitePast();
 };
 
 struct RecoverResult {
