@@ -1,5 +1,6 @@
-// Every metric of the daemon, declared once: name, help, labels. Served at /metrics by http/. Labels are bounded (queue, verb,
-// outcome), never ids, tenants or keys. Layer: base. Thread-safe.
+// Every metric of the daemon, declared once: name, labels, help. Served at /metrics by http/; docs/metrics.md lists
+// them, and a test keeps the two equal. Labels are bounded (queue, verb, outcome), never ids, tenants or keys. Layer:
+// base. Thread-safe.
 //
 // Adding one: docs/howto/add-a-metric.md.
 #pragma once
@@ -7,66 +8,121 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
+#include "prometheus/metric_type.h"
 #include "prometheus/registry.h"
+#include "server/base/metric_families.h"
 
 namespace tenure {
 
+// Bucket bounds in seconds, from 0.1 ms to 60 s.
+prometheus::Histogram::BucketBoundaries LatencyBuckets();
+// Bucket bounds for numbers of items, from 1 to 10,000.
+prometheus::Histogram::BucketBoundaries ItemBuckets();
+
+// What a metric was declared as.
+struct MetricInfo {
+  std::string name;
+  prometheus::MetricType type;
+  std::vector<std::string> labels;  // Each series has exactly these.
+  std::string help;
+};
+
 class Metrics {
  public:
-  Metrics();
+  static constexpr size_t kMaxQueues = 1000;
+
+  // At most `max_queues` queues get series of their own, see QueueLabels.
+  explicit Metrics(size_t max_queues = kMaxQueues);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
   prometheus::Registry& registry() { return *registry_; }
+  QueueLabels& queue_labels() { return *queue_labels_; }
+  // All metrics in the order of their declaration, those without a series too.
+  const std::vector<MetricInfo>& catalog() const { return catalog_; }
+  // Series that carry other labels than their metric was declared with: faults in the code. Empty when all is well.
+  std::vector<std::string> WronglyLabelled() const;
 
-  // Adds to a family's series, made on first use. The look-up hashes the labels: hot loops add once per batch.
-  static void Add(prometheus::Family<prometheus::Counter>& family, const prometheus::Labels& labels, double n = 1) {
+  // Says which version runs, as tenure_build_info. Call once.
+  void SetVersion(std::string_view version);
+
+  // Adds to a family's series, made on first use. The look-up compares the labels: hot loops add once per batch.
+  static void Add(CounterFamily& family, const prometheus::Labels& labels, double n = 1) {
     if (n > 0) family.Add(labels).Increment(n);
   }
 
  private:
+  CounterFamily Counters(std::string name, std::vector<std::string> labels, std::string help);
+  prometheus::Family<prometheus::Gauge>& Gauges(std::string name, std::vector<std::string> labels, std::string help);
+  HistogramFamily Histograms(std::string name, std::vector<std::string> labels, std::string help,
+                             prometheus::Histogram::BucketBoundaries buckets);
+  QueueLabels* Declare(const std::string& name, prometheus::MetricType type, std::vector<std::string> labels,
+                       const std::string& help);
+
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  std::unique_ptr<QueueLabels> queue_labels_;
+  std::vector<MetricInfo> catalog_;
 
  public:
   // Jobs.
-  prometheus::Family<prometheus::Counter>& jobs_enqueued;  // queue, outcome: accepted, duplicate, refused
-  prometheus::Family<prometheus::Counter>& jobs_settled;   // queue, outcome: completed, failed, discarded, released, snoozed, cancelled, expired
-  prometheus::Family<prometheus::Gauge>& queue_jobs;       // queue, state
+  CounterFamily jobs_enqueued;  // queue, outcome: accepted, duplicate, refused
+  // queue, outcome: completed, failed, discarded, released, snoozed, cancelled, expired
+  CounterFamily jobs_settled;
+  HistogramFamily job_start_latency;  // queue: from due to claimed
+  // Queues. Kept by http/queue_metrics.h, from what the engine knows at each scrape.
+  prometheus::Family<prometheus::Gauge>& queue_jobs;              // queue, state
   prometheus::Family<prometheus::Gauge>& queue_oldest_ready_age;  // queue
-  prometheus::Family<prometheus::Gauge>& queue_paused;     // queue
-  prometheus::Family<prometheus::Histogram>& job_start_latency;  // queue: from due to claimed
+  prometheus::Family<prometheus::Gauge>& queue_paused;            // queue
   // Leases.
-  prometheus::Family<prometheus::Counter>& lease_acquisitions;  // queue, outcome: acquired, held
-  prometheus::Family<prometheus::Counter>& lease_losses;        // queue, reason: expired, cancelled
-  prometheus::Family<prometheus::Counter>& leases_extended;     // queue
-  prometheus::Family<prometheus::Counter>& stale_tokens;        // queue, verb
-  prometheus::Family<prometheus::Gauge>& leases_tracked;        // leases granted by this replica that it watches
+  CounterFamily lease_acquisitions;                       // queue, outcome: acquired, held
+  CounterFamily lease_losses;                             // queue, reason: expired, cancelled
+  CounterFamily leases_extended;                          // queue
+  CounterFamily stale_tokens;                             // queue, verb
+  prometheus::Family<prometheus::Gauge>& leases_tracked;  // none; leases granted by this replica that it watches
   // Claims and long polls.
-  prometheus::Family<prometheus::Gauge>& polls_parked;          // kind: claim, notices, get
-  prometheus::Family<prometheus::Counter>& claims;              // outcome: jobs, empty, cancelled, replayed
-  prometheus::Family<prometheus::Counter>& shed;                // what: polls, enqueue, settle
+  prometheus::Family<prometheus::Gauge>& polls_parked;  // kind: claim, notices, get
+  CounterFamily claims;                                 // outcome: jobs, empty, cancelled, replayed
+  CounterFamily shed;                                   // what: polls, enqueue, settle
   // RPCs.
-  prometheus::Family<prometheus::Counter>& rpcs;                // method, code
-  prometheus::Family<prometheus::Histogram>& rpc_duration;      // method
-  // Database.
-  prometheus::Family<prometheus::Gauge>& db_connections;        // state: idle, busy
-  prometheus::Family<prometheus::Histogram>& db_statement_duration;  // statement
-  prometheus::Family<prometheus::Counter>& db_errors;           // sqlstate class
-  prometheus::Family<prometheus::Counter>& db_retries;          // reason: serialization, deadlock, lock_timeout, connection
-  prometheus::Family<prometheus::Histogram>& batch_items;       // verb
-  prometheus::Family<prometheus::Gauge>& event_lag;             // seconds since events were last read
+  CounterFamily rpcs;            // method, code
+  HistogramFamily rpc_duration;  // method
+  // The HTTP port. Kept by http/.
+  CounterFamily http_requests;  // route: rpc, metrics, livez, readyz, other; code: HTTP status
+  prometheus::Family<prometheus::Gauge>& http_connections;  // none
+  CounterFamily http_refused_connections;                   // none
+  // Database, as this replica sees it.
+  prometheus::Family<prometheus::Gauge>& db_connections;  // state: idle, busy
+  HistogramFamily db_statement_duration;                  // statement
+  CounterFamily db_errors;                           // class: the first two characters of the SQLSTATE, or connection
+  CounterFamily db_retries;                          // reason: serialization, deadlock, lock_timeout, connection
+  HistogramFamily batch_items;                       // verb
+  prometheus::Family<prometheus::Gauge>& event_lag;  // none; seconds since events were last read
+  // Database, as a whole. Kept by http/database_metrics.h.
+  prometheus::Family<prometheus::Gauge>& db_oldest_transaction;  // none
+  prometheus::Family<prometheus::Gauge>& db_dead_tuples;         // none
+  prometheus::Family<prometheus::Gauge>& db_live_tuples;         // none
+  prometheus::Family<prometheus::Gauge>& db_clock_difference;    // none
   // Background workers.
-  prometheus::Family<prometheus::Counter>& background_panics;   // worker, shard
-  prometheus::Family<prometheus::Counter>& background_runs;     // worker, outcome
-  prometheus::Family<prometheus::Gauge>& background_leader;     // worker: 1 if this replica leads it
+  CounterFamily background_panics;                           // worker, shard
+  CounterFamily background_runs;                             // worker, outcome: ok, error
+  prometheus::Family<prometheus::Gauge>& background_leader;  // worker: 1 if this replica leads it
+  prometheus::Family<prometheus::Gauge>&
+      background_since_success;  // worker; of the cluster, by http/database_metrics.h
+  // The process. Kept by process_metrics.h.
+  prometheus::Family<prometheus::Gauge>& build_info;               // version
+  CounterFamily process_cpu;                                       // none
+  prometheus::Family<prometheus::Gauge>& process_resident_memory;  // none
+  prometheus::Family<prometheus::Gauge>& process_virtual_memory;   // none
+  prometheus::Family<prometheus::Gauge>& process_open_fds;         // none
+  prometheus::Family<prometheus::Gauge>& process_max_fds;          // none
+  prometheus::Family<prometheus::Gauge>& process_threads;          // none
+  prometheus::Family<prometheus::Gauge>& process_start_time;       // none
 };
-
-// Bucket bounds in seconds, from 0.1 ms to 60 s.
-prometheus::Histogram::BucketBoundaries LatencyBuckets();
 
 }  // namespace tenure

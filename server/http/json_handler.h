@@ -1,8 +1,8 @@
-// What the HTTP port asks of whoever answers JSON POSTs: one call in, one answer out, a way to give up. rpc/ provides the function
-// and app/ hands it to HttpServer, so that neither layer includes the other. Layer: http. Values only.
+// What the HTTP port asks of whoever answers JSON POSTs: one call in, one answer out, a way to give up. rpc/ provides
+// the function and app/ hands it to HttpServer, so that neither layer includes the other. Layer: http. Values only.
 //
-// The wire form is Connect's unary one: POST /tenure.v1.JobService/Enqueue with a JSON message; an error is a JSON object with
-// code, message and details under the HTTP status that belongs to the code.
+// The wire form is Connect's unary one: POST /tenure.v1.JobService/Enqueue with a JSON message; an error is a JSON
+// object with code, message and details under the HTTP status that belongs to the code.
 #pragma once
 
 #include <functional>
@@ -27,14 +27,15 @@ struct JsonCall {
 struct JsonAnswer {
   int http_status = 200;
   std::string body;
-  // Beyond Content-Type (application/json unless named here), Content-Length and the connection's own, which the server adds.
+  // Beyond Content-Type (application/json unless named here), Content-Length and the connection's own, which the server
+  // adds.
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
-// Begins a call and returns at once (never blocks: it runs on the port's few threads). `done` must be called exactly once, on any
-// thread, also from within the handler and also after a cancel. Returns what to call when the caller has gone while the call is under
-// way; empty if there is nothing to give up. The server calls it at most once, perhaps at the same instant as `done` runs, and
-// `done` may be called from inside it.
+// Begins a call and returns at once (never blocks: it runs on the port's few threads). `done` must be called exactly
+// once, on any thread, also from within the handler and also after a cancel. Returns what to call when the caller has
+// gone while the call is under way; empty if there is nothing to give up. The server calls it at most once, perhaps at
+// the same instant as `done` runs, and `done` may be called from inside it.
 using JsonDone = std::function<void(JsonAnswer)>;
 using JsonCancel = std::function<void()>;
 using JsonHandler = std::function<JsonCancel(JsonCall call, JsonDone done)>;
