@@ -1,0 +1,243 @@
+// Jobs, queues and what producers ask for, as plain C++ structs. Public header of tenure::client; no gRPC or protobuf types.
+// Thread-safety: values. Durations are std::chrono; a time that is not set is an empty optional. Where a comment says "default",
+// that is what the daemon applies when the field is left as it is here.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tenure::client {
+
+using Duration = std::chrono::nanoseconds;
+using Time = std::chrono::system_clock::time_point;         // Wall clock: the database's.
+using SteadyTime = std::chrono::steady_clock::time_point;   // This process's monotonic clock.
+using Headers = std::map<std::string, std::string>;
+
+// Where a job stands. The first five are live; the last four are final and never change.
+enum class JobState {
+  kUnknown = 0,    // A state that this library is too old to know.
+  kScheduled = 1,  // Not due yet: a delay, a backoff or a snooze.
+  kBlocked = 2,    // Due, but not admitted yet.
+  kReady = 3,      // Claimable now.
+  kLeased = 4,     // Held by a worker.
+  kSuspended = 5,  // Waits for a time or an event without a lease.
+  kCompleted = 6,
+  kDiscarded = 7,  // A budget was spent or a worker discarded it: a dead letter.
+  kCancelled = 8,
+  kExpired = 9,    // It did not start before its expire time.
+};
+constexpr bool IsFinal(JobState state) { return state >= JobState::kCompleted; }
+// "READY", "LEASED", ...
+std::string_view ToString(JobState state);
+
+// Opaque bytes with a media type. At most 1 MiB for a job's payload or result.
+struct Payload {
+  std::string data;
+  std::string content_type;  // Default: "application/octet-stream". At most 255 bytes.
+
+  static Payload Bytes(std::string bytes) { return {std::move(bytes), "application/octet-stream"}; }
+  static Payload Json(std::string json) { return {std::move(json), "application/json"}; }
+  static Payload Text(std::string text) { return {std::move(text), "text/plain"}; }
+  friend bool operator==(const Payload&, const Payload&) = default;
+};
+
+// Wait after the n-th failure: initial * multiplier^(n - 1), plus up to 10 % at random, at most max.
+struct Backoff {
+  Duration initial = std::chrono::seconds(1);  // From 1 ms to 24 h.
+  double multiplier = 2;                       // From 1 to 100.
+  Duration max = std::chrono::hours(1);        // From `initial` to 30 days.
+};
+
+// An error that a worker reported. Text that is too long is cut and invalid UTF-8 is replaced, never refused.
+struct JobError {
+  std::string message;  // At most 64 KiB.
+  std::string type;     // A class or code, for grouping. At most 255 bytes.
+  std::string detail;   // A stack trace, say. At most 64 KiB.
+  int attempt = 0;      // Set by the daemon.
+  std::optional<Time> record_time;
+};
+
+// Who holds a job.
+struct LeaseInfo {
+  std::string worker_id;
+  std::optional<Time> expire_time;
+  int64_t token_number = 0;
+  std::optional<Time> grant_time;
+};
+
+// How far a job is.
+struct Progress {
+  double fraction = 0;  // From 0 to 1.
+  std::string message;  // At most 1,024 bytes; cut.
+};
+
+// A job as the daemon knows it.
+struct Job {
+  std::string id;
+  std::string queue;
+  std::string kind;
+  JobState state = JobState::kUnknown;
+  Payload payload;
+  Headers headers;
+  int priority = 0;
+  std::string tenant;
+  int attempt = 0;   // Numbers the claims, from 1.
+  int failures = 0;  // At max_attempts: a dead letter.
+  int max_attempts = 0;
+  int crashes = 0;   // Leases that ran out. At crash_budget: a dead letter.
+  int crash_budget = 0;
+  int releases = 0;
+  int snoozes = 0;
+  std::string effect_key;  // Stable over attempts and retries: pass it to the outside world.
+  std::string retry_of;
+  std::string idempotency_key;
+  std::optional<Time> create_time;
+  std::optional<Time> due_time;
+  std::optional<Time> start_time;
+  std::optional<Time> end_time;
+  std::optional<Time> expire_time;
+  std::optional<Time> update_time;
+  std::optional<LeaseInfo> lease;      // Only while LEASED.
+  std::optional<JobError> error;       // The last one.
+  std::optional<Payload> result;       // Only when COMPLETED.
+  std::optional<Progress> progress;
+  std::optional<Backoff> backoff;      // Its own; absent where the queue's applies.
+};
+
+// What a producer asks for. Only queue and kind are required.
+struct JobSpec {
+  std::string queue;
+  std::string kind;
+  Payload payload;
+  Headers headers;                             // At most 64 entries and 16 KiB.
+  int priority = 0;                            // Higher first, -100 to 100.
+  std::string tenant;                          // The fairness key, at most 255 bytes.
+  std::optional<Time> due_time;                // Default: at once. At most one of due_time and delay.
+  std::optional<Duration> delay;               // At most 10 years.
+  std::optional<Time> expire_time;             // At most one of expire_time and ttl.
+  std::optional<Duration> ttl;                 // Expires unless started by then. Default: never.
+  std::optional<int> max_attempts;             // Default: the queue's, else 20.
+  std::optional<int> crash_budget;             // Default: the queue's, else 5.
+  std::optional<Backoff> backoff;              // Default: the queue's.
+  std::string idempotency_key;                 // Makes the enqueue safe to repeat. Default: none.
+  std::optional<Duration> idempotency_retention;  // Default 24 h, from 1 s to 30 days.
+  std::string effect_key;                      // Default: the job's id.
+};
+
+// An accepted job.
+struct Enqueued {
+  std::string job_id;
+  bool duplicate = false;  // An earlier enqueue with the same idempotency key made it.
+};
+
+// A job that a Cancel ended.
+struct CancelledJob {
+  std::string job_id;
+  JobState previous_state = JobState::kUnknown;  // CANCELLED if it already was.
+};
+
+// Filters of List; all that are set must hold.
+struct JobFilter {
+  std::string queue;             // Default: all.
+  std::vector<std::string> kinds;
+  std::vector<JobState> states;  // Default: all live states.
+  Headers headers;               // Each pair must be among the job's headers.
+  std::string holder;            // Held by this worker.
+  std::optional<Time> created_after, created_before;
+  std::optional<Time> updated_after, updated_before;
+  std::optional<Time> due_after, due_before;
+  bool include_payloads = false;
+};
+
+struct JobPage {
+  std::vector<Job> jobs;        // May be short, even empty.
+  std::string next_page_token;  // Only an empty token is the end.
+};
+
+// What a queue's owner decides.
+struct QueueSettings {
+  std::optional<int> max_attempts;
+  std::optional<int> crash_budget;
+  std::optional<Backoff> backoff;
+  std::optional<std::string> description;  // At most 1,024 bytes.
+};
+
+// Counts at most 1 s behind; the totals count since the queue was made.
+struct QueueStats {
+  int64_t scheduled = 0, blocked = 0, ready = 0, leased = 0, suspended = 0;
+  int64_t completed_total = 0, discarded_total = 0, cancelled_total = 0, expired_total = 0, enqueued_total = 0;
+  std::optional<Duration> oldest_ready_age;
+};
+
+struct Queue {
+  std::string name;
+  QueueSettings settings;
+  bool paused = false;
+  std::optional<Time> create_time;
+  QueueStats stats;
+};
+
+struct QueuePage {
+  std::vector<Queue> queues;
+  std::string next_page_token;
+};
+
+// A client process that claims.
+struct Worker {
+  std::string worker_id;
+  std::optional<Time> last_claim_time;
+  int leased_jobs = 0;
+  std::vector<std::string> queues;
+};
+
+struct WorkerPage {
+  std::vector<Worker> workers;
+  std::string next_page_token;
+};
+
+// A daemon replica.
+struct Server {
+  int64_t replica_id = 0;
+  std::string name;
+  std::string version;
+  std::optional<Time> start_time;
+  std::optional<Time> heartbeat_time;
+  bool draining = false;
+  std::vector<std::string> leads;  // The background workers it leads.
+};
+
+enum class Severity { kUnknown = 0, kOk = 1, kWarning = 2, kError = 3 };
+
+struct Finding {
+  std::string check;
+  Severity severity = Severity::kUnknown;
+  std::string message;
+  std::string advice;
+};
+
+struct ServerInfo {
+  Server server;
+  std::string postgres_version;
+  int schema_version = 0;
+  std::vector<Finding> findings;
+};
+
+// A supervised loop inside the daemon.
+struct BackgroundWorker {
+  std::string name;
+  std::string leader;
+  int64_t term = 0;
+  std::optional<Time> leader_since;
+  std::optional<Time> last_success_time;
+  std::string last_error;
+  int64_t runs = 0;
+  int64_t restarts = 0;
+};
+
+}  // namespace tenure::client
