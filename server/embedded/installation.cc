@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,7 +25,8 @@ int ParseMajor(const std::string& version) {
   const size_t at = version.find(marker);
   if (at == std::string::npos) return 0;
   int major = 0;
-  for (size_t i = at + marker.size(); i < version.size() && absl::ascii_isdigit(static_cast<unsigned char>(version[i])); ++i) {
+  for (size_t i = at + marker.size(); i < version.size() && absl::ascii_isdigit(static_cast<unsigned char>(version[i]));
+       ++i) {
     major = major * 10 + (version[i] - '0');
   }
   return major;
@@ -34,7 +37,8 @@ std::vector<std::string> CandidateDirs(const std::string& bin_dir) {
   std::vector<std::string> dirs;
   for (const char* pattern : {"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"}) {
     glob_t found = {};
-    if (glob(pattern, GLOB_NOSORT, nullptr, &found) == 0) dirs.insert(dirs.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    if (glob(pattern, GLOB_NOSORT, nullptr, &found) == 0)
+      dirs.insert(dirs.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
     globfree(&found);
   }
   if (const char* path = std::getenv("PATH")) {
@@ -51,13 +55,18 @@ std::vector<std::string> CandidateDirs(const std::string& bin_dir) {
 absl::StatusOr<Installation> FindInstallation(const std::string& bin_dir, std::optional<int> needed_major) {
   std::optional<Installation> best;
   std::vector<std::string> seen;
+  std::set<std::string> tried;
   for (const std::string& dir : CandidateDirs(bin_dir)) {
+    if (!tried.insert(dir).second) continue;
     const std::string postgres = absl::StrCat(dir, "/postgres");
     if (access(postgres.c_str(), X_OK) != 0 || access(absl::StrCat(dir, "/initdb").c_str(), X_OK) != 0) continue;
-    const absl::StatusOr<std::string> version = RunForOutput({.argv = {postgres, "--version"}}, absl::Seconds(10));
+    Command command;
+    command.argv = {postgres, "--version"};
+    const absl::StatusOr<std::string> version = RunForOutput(std::move(command), absl::Seconds(10));
     const int major = version.ok() ? ParseMajor(*version) : 0;
     if (major == 0) {
-      seen.push_back(absl::StrCat(dir, " (unusable: ", version.ok() ? *version : std::string(version.status().message()), ")"));
+      seen.push_back(
+          absl::StrCat(dir, " (unusable: ", version.ok() ? *version : std::string(version.status().message()), ")"));
       continue;
     }
     seen.push_back(absl::StrCat(major, " (", dir, ")"));
@@ -65,10 +74,11 @@ absl::StatusOr<Installation> FindInstallation(const std::string& bin_dir, std::o
     if (suits && (!best || major > best->major)) best = Installation{major, dir};
   }
   if (best) return *best;
-  const std::string needed = needed_major ? absl::StrCat("PostgreSQL ", *needed_major) : absl::StrCat("PostgreSQL ", kOldestMajor, " or later");
+  const std::string needed = needed_major ? absl::StrCat("PostgreSQL ", *needed_major)
+                                          : absl::StrCat("PostgreSQL ", kOldestMajor, " or later");
   const std::string where = bin_dir.empty() ? "" : absl::StrCat(" in ", bin_dir);
-  return absl::FailedPreconditionError(absl::StrCat(needed, " is needed", where, "; installed: ",
-                                                    seen.empty() ? "none" : absl::StrJoin(seen, ", ")));
+  return absl::FailedPreconditionError(
+      absl::StrCat(needed, " is needed", where, "; installed: ", seen.empty() ? "none" : absl::StrJoin(seen, ", ")));
 }
 
 }  // namespace tenure::embedded

@@ -37,7 +37,8 @@ struct ChildError {
   int error;
 };
 
-// Everything the child needs, made before fork(): in a multi-threaded process it may only call what is async-signal-safe.
+// Everything the child needs, made before fork(): in a multi-threaded process it may only call what is
+// async-signal-safe.
 struct ChildPlan {
   char** argv = nullptr;
   char** envp = nullptr;
@@ -69,8 +70,8 @@ struct ChildPlan {
   for (int number = 1; number < NSIG; ++number) sigaction(number, &action, nullptr);
   umask(077);
   if (plan.switch_user) {
-    // Raw system calls: glibc's wrappers signal every thread of the process and take a lock that a thread may have held at
-    // the time of fork; here there is but one thread.
+    // Raw system calls: glibc's wrappers signal every thread of the process and take a lock that a thread may have held
+    // at the time of fork; here there is but one thread.
     if (syscall(SYS_setgroups, 0, nullptr) != 0 || syscall(SYS_setresgid, plan.gid, plan.gid, plan.gid) != 0 ||
         syscall(SYS_setresuid, plan.uid, plan.uid, plan.uid) != 0) {
       FailChild(plan.error_fd, Step::kUser);
@@ -202,7 +203,8 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Spawn(const Command& command) 
     kill(pid, SIGKILL);
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }
-    if (!pidfd.valid()) return ErrnoStatus(pidfd_error, "pidfd_open (the embedded PostgreSQL needs Linux 5.3 or newer)");
+    if (!pidfd.valid())
+      return ErrnoStatus(pidfd_error, "pidfd_open (the embedded PostgreSQL needs Linux 5.3 or newer)");
     return Explain(failure, command);
   }
   return std::unique_ptr<Process>(new Process(pid, std::move(pidfd), /*is_child=*/true));
@@ -216,7 +218,8 @@ std::unique_ptr<Process> Process::Open(pid_t pid) {
 
 bool Process::WaitForExit(absl::Duration timeout) const {
   const bool forever = timeout == absl::InfiniteDuration();
-  const auto deadline = Clock::Real().Now() + (forever ? std::chrono::nanoseconds(0) : absl::ToChronoNanoseconds(timeout));
+  const auto deadline =
+      Clock::Real().Now() + (forever ? std::chrono::nanoseconds(0) : absl::ToChronoNanoseconds(timeout));
   for (;;) {
     int wait_ms = -1;
     if (!forever) {
@@ -250,7 +253,8 @@ bool Process::Succeeded() const {
 std::string Process::ExitReason() const {
   const int status = wait_status_;
   if (status < 0) return "unknown";
-  return WIFEXITED(status) ? absl::StrCat("exit status ", WEXITSTATUS(status)) : absl::StrCat("signal ", WTERMSIG(status));
+  return WIFEXITED(status) ? absl::StrCat("exit status ", WEXITSTATUS(status))
+                           : absl::StrCat("signal ", WTERMSIG(status));
 }
 
 absl::StatusOr<std::string> RunForOutput(Command command, absl::Duration timeout) {

@@ -1,5 +1,6 @@
-// Starting and following PostgreSQL's programs: fork and exec without a shell, and a pidfd for every process, so that a signal
-// or a wait can never reach a stranger that was given the same pid. Needs Linux 5.3. Layer: embedded. Process is thread-safe.
+// Starting and following PostgreSQL's programs: fork and exec without a shell, and a pidfd for every process, so that a
+// signal or a wait can never reach a stranger that was given the same pid. Needs Linux 5.3. Layer: embedded. Process is
+// thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -53,9 +54,9 @@ struct Command {
 
 class Process {
  public:
-  // Starts `command` in a session of its own with a clean environment, no inherited descriptors, default signals and umask
-  // 077. PERMISSION_DENIED with a sentence that starts with "cannot enter" if the user may not enter working_dir; otherwise
-  // the error of the step that failed. OK means that exec succeeded.
+  // Starts `command` in a session of its own with a clean environment, no inherited descriptors, default signals and
+  // umask 077. PERMISSION_DENIED with a sentence that starts with "cannot enter" if the user may not enter working_dir;
+  // otherwise the error of the step that failed. OK means that exec succeeded.
   static absl::StatusOr<std::unique_ptr<Process>> Spawn(const Command& command);
 
   // A process that someone else started; null if there is none with this pid.
@@ -85,7 +86,8 @@ class Process {
   mutable std::atomic<int> wait_status_{-1};
 };
 
-// Runs `command` to its end and returns what it wrote. DEADLINE_EXCEEDED (it is killed) after `timeout`; INTERNAL if it fails.
+// Runs `command` to its end and returns what it wrote. DEADLINE_EXCEEDED (it is killed) after `timeout`; INTERNAL if it
+// fails.
 absl::StatusOr<std::string> RunForOutput(Command command, absl::Duration timeout);
 
 }  // namespace tenure::embedded
