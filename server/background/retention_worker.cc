@@ -1,0 +1,84 @@
+// Retention: makes the partitions of the days to come, drops those past their age, and removes idempotency keys, claim requests
+// and worker rows past their time in small batches. A missing partition is also made on demand by whoever needs it; here it
+// is only made ahead of the hurry of midnight. Each part goes on when another one fails. Layer: background.
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+#include "server/background/workers.h"
+#include "server/base/logging.h"
+#include "server/base/status.h"
+
+namespace tenure::background {
+namespace {
+
+constexpr Tunable kTunables[] = {
+    {"retention.history_days", "How long ended jobs are kept; whole days (UTC) are dropped at once", TunableUnit::kDays, 7, 1,
+     3650},
+    {"retention.dead_letter_days", "How long dead letters are kept", TunableUnit::kDays, 30, 1, 3650},
+    {"retention.partition_interval", "How often partitions are made ahead and dropped", TunableUnit::kDuration, 10 * kMinute,
+     kSecond, 6 * kHour},
+    {"retention.partition_days_ahead", "For how many days to come partitions are made", TunableUnit::kDays, 3, 1, 30},
+    {"retention.prune_interval", "How often keys, claim requests and worker rows past their time are removed",
+     TunableUnit::kDuration, 5 * kSecond, 100 * kMillisecond, kHour},
+    {"retention.prune_batch", "Rows of each kind removed per transaction", TunableUnit::kRows, 1000, 1, 10'000},
+};
+
+class Retention : public Worker {
+ public:
+  explicit Retention(const Dependencies& dependencies)
+      : store_(*dependencies.store),
+        history_days_(Int(dependencies, "retention.history_days")),
+        dead_letter_days_(Int(dependencies, "retention.dead_letter_days")),
+        days_ahead_(Int(dependencies, "retention.partition_days_ahead")),
+        prune_batch_(Int(dependencies, "retention.prune_batch")),
+        partition_interval_(dependencies.tunables->Duration("retention.partition_interval")),
+        prune_interval_(dependencies.tunables->Duration("retention.prune_interval")) {}
+
+  absl::Status Run(RunContext& context) override {
+    next_partitions_ = context.clock().Now();
+    return RunRounds(context, [&] { return Round(context); });
+  }
+
+ private:
+  static int Int(const Dependencies& dependencies, std::string_view name) {
+    return static_cast<int>(dependencies.tunables->Count(name));
+  }
+
+  absl::StatusOr<absl::Duration> Round(RunContext& context) {
+    absl::Status partitions;
+    if (context.clock().Now() >= next_partitions_) {
+      partitions = store_.EnsurePartitions(days_ahead_);
+      const auto dropped = store_.DropPartitions(context.fence(), history_days_, dead_letter_days_);
+      if (dropped.ok() && !dropped->empty()) LogInfo("partitions dropped", {{"partitions", absl::StrJoin(*dropped, " ")}});
+      if (IsTermOver(dropped.status())) return dropped.status();
+      partitions.Update(dropped.status());
+      // Not put off by ten minutes if it failed: the round repeats soon.
+      if (partitions.ok()) next_partitions_ = context.clock().Now() + absl::ToChronoNanoseconds(partition_interval_);
+    }
+    TENURE_ASSIGN_OR_RETURN(const int pruned, store_.Prune(context.fence(), prune_batch_));
+    TENURE_RETURN_IF_ERROR(partitions);
+    return pruned >= prune_batch_ ? absl::ZeroDuration() : prune_interval_;
+  }
+
+  store::Store& store_;
+  const int history_days_;
+  const int dead_letter_days_;
+  const int days_ahead_;
+  const int prune_batch_;
+  const absl::Duration partition_interval_;
+  const absl::Duration prune_interval_;
+  Clock::TimePoint next_partitions_;
+};
+
+}  // namespace
+
+WorkerEntry RetentionWorker() {
+  return {.name = "retention",
+          .help = "makes partitions ahead, drops old ones, removes keys past their time",
+          .tunables = kTunables,
+          .make = [](const Dependencies& dependencies) -> std::unique_ptr<Worker> {
+            return std::make_unique<Retention>(dependencies);
+          }};
+}
+
+}  // namespace tenure::background

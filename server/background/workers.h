@@ -1,0 +1,14 @@
+// The background workers, one function a file. Only registry.cc needs it. Layer: background. Thread-safe.
+#pragma once
+
+#include "server/background/worker.h"
+
+namespace tenure::background {
+
+WorkerEntry ReaperWorker();
+WorkerEntry PromoterWorker();
+WorkerEntry LifecycleWorker();
+WorkerEntry RetentionWorker();
+WorkerEntry StatsWorker();
+
+}  // namespace tenure::background
