@@ -344,3 +344,5 @@ end $$;
 revoke all on function tenure.ensure_day(int) from public;
 
 select tenure.ensure_day(tenure.today() + n) from generate_series(0, 3) n;
+
+-- tenure.schema_migration is made by the migrator itself.

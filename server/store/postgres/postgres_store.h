@@ -1,0 +1,135 @@
+// The store on PostgreSQL. Each public method is one transaction over the statements of sql/, which carry the rules; here they are
+// given their parameters and their rows are read. Layer: store/postgres, known to app alone. Thread-safe.
+//
+// The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc, store_replicas.cc,
+// store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in postgres_store.cc.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/random/random.h"
+#include "server/base/metrics.h"
+#include "server/store/postgres/connection.h"
+#include "server/store/postgres/pool.h"
+#include "server/store/postgres/rows.h"
+#include "server/store/store.h"
+
+namespace tenure::store::postgres {
+
+struct PostgresOptions {
+  std::string url;  // libpq URI or keywords.
+  std::string application_name = "tenured";
+  int connections = 8;
+  absl::Duration statement_timeout = absl::Seconds(5);
+};
+
+class PostgresStore : public Store {
+ public:
+  // Never fails when the database is away: the first call that needs it does.
+  static std::unique_ptr<PostgresStore> Open(const PostgresOptions& options, Metrics& metrics);
+  PostgresStore(const PostgresOptions& options, Metrics& metrics);
+
+  absl::StatusOr<Queue> EnsureQueue(std::string_view name, bool create) override;
+  absl::StatusOr<Queue> CreateQueue(std::string_view name, const QueueSettings& settings, bool paused) override;
+  absl::StatusOr<Queue> UpdateQueue(std::string_view name, const QueueSettings& settings,
+                                    const std::set<std::string>& fields) override;
+  absl::StatusOr<Queue> SetPaused(std::string_view name, bool paused) override;
+  absl::StatusOr<std::vector<Queue>> ListQueues(std::string_view after_name, std::string_view prefix, int limit) override;
+  absl::StatusOr<std::vector<Queue>> LoadQueues(std::span<const int32_t> ids) override;
+
+  absl::StatusOr<EnqueueResult> Enqueue(int32_t queue, std::span<const NewJob> jobs) override;
+  absl::StatusOr<EnqueueResult> EnqueueKeyed(int32_t queue, std::span<const NewJob> jobs) override;
+  absl::StatusOr<Job> Get(const JobId& id) override;
+  absl::StatusOr<std::vector<JobId>> Ended(std::span<const JobId> ids) override;
+  absl::StatusOr<ListPage> List(const ListFilter& filter) override;
+  absl::StatusOr<CancelResult> Cancel(int32_t queue, std::span<const JobId> ids, std::string_view reason) override;
+  absl::StatusOr<RetryOutcome> Retry(const JobId& id, std::string_view request_id) override;
+
+  absl::StatusOr<ClaimResult> Claim(const ClaimBatch& batch) override;
+  absl::StatusOr<std::vector<NamedClaimOutcome>> ClaimNamed(int32_t queue, int32_t replica, std::string_view worker,
+                                                            absl::Duration lease, std::string_view request_id,
+                                                            std::span<const JobId> ids) override;
+  absl::StatusOr<std::optional<std::vector<ClaimedJob>>> FindClaim(std::string_view request_id) override;
+  absl::StatusOr<std::vector<ExtendOutcome>> Extend(int32_t queue, std::span<const ExtendItem> items) override;
+  absl::StatusOr<SettleResult> Complete(int32_t queue, std::span<const CompleteItem> items) override;
+  absl::StatusOr<SettleResult> Fail(int32_t queue, std::span<const FailItem> items) override;
+  absl::StatusOr<SettleResult> GiveBack(int32_t queue, Verb verb, std::span<const GiveBackItem> items) override;
+  absl::StatusOr<std::vector<ResolvedToken>> ResolveTokens(int32_t queue, Verb verb, std::span<const LeaseToken> tokens) override;
+
+  absl::StatusOr<std::vector<Reaped>> Reap(int32_t queue, std::span<const LeaseRef> leases,
+                                           std::vector<ReadyRange>* ready) override;
+  absl::StatusOr<std::vector<LeaseRemaining>> ListLeases(int32_t replica) override;
+  absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) override;
+
+  absl::StatusOr<Start> ReadStart() override;
+  absl::StatusOr<EventBatch> ReadEvents(std::string_view snapshot) override;
+  absl::StatusOr<std::vector<std::optional<absl::Duration>>> OldestReady(std::span<const ReadyRange> from) override;
+
+  absl::StatusOr<int32_t> RegisterReplica(std::string_view name, std::string_view version) override;
+  absl::Status Heartbeat(int32_t replica, bool draining, absl::Duration lease) override;
+  absl::Status UnregisterReplica(int32_t replica) override;
+  absl::StatusOr<std::vector<ReplicaRow>> ListReplicas() override;
+  absl::StatusOr<int> EvictReplicas(const Fence& fence) override;
+  absl::Status RecordOutage(absl::Duration length) override;
+
+  absl::StatusOr<std::optional<Fence>> AcquireLeader(std::string_view worker, int32_t replica, absl::Duration lease) override;
+  absl::Status RenewLeader(const Fence& fence, absl::Duration lease) override;
+  absl::Status ReleaseLeader(const Fence& fence) override;
+  absl::Status ReportRun(std::string_view worker, const RunReport& report) override;
+  absl::StatusOr<std::vector<BackgroundRow>> ListBackground() override;
+
+  absl::StatusOr<PromoteResult> Promote(const Fence& fence, absl::Time after, int limit) override;
+  absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit) override;
+  absl::Status EnsurePartitions(int days_ahead) override;
+  absl::StatusOr<std::vector<std::string>> DropPartitions(const Fence& fence, int history_days, int dead_letter_days) override;
+  absl::StatusOr<int> Prune(const Fence& fence, int limit) override;
+  absl::Status FoldStats(const Fence& fence) override;
+
+  absl::Status RecordWorkers(std::span<const WorkerSeen> workers) override;
+  absl::StatusOr<std::vector<WorkerRow>> ListWorkers(std::string_view after, int limit) override;
+  absl::StatusOr<DatabaseInfo> Inspect() override;
+  absl::Status Ping() override;
+
+ private:
+  // Runs `body` in a transaction on a connection of the pool. Serialization failures and deadlocks run it again; a missing partition is
+  // made and the body run again; a connection that turns out to be dead before anything was sent is replaced. `name` labels the metrics.
+  template <typename T>
+  absl::StatusOr<T> Run(const char* name, Transaction::Limits limits, std::function<absl::StatusOr<T>(Transaction&)> body);
+  template <typename T>
+  absl::StatusOr<T> Run(const char* name, std::function<absl::StatusOr<T>(Transaction&)> body) {
+    return Run<T>(name, Transaction::Limits{options_.statement_timeout}, std::move(body));
+  }
+  // The loop of Run: `attempt` runs once per try.
+  absl::Status RunLoop(const char* name, Transaction::Limits limits, const std::function<absl::Status(Transaction&)>& attempt);
+  // One statement that answers rows.
+  absl::StatusOr<Result> RunOne(const char* name, std::string_view sql, const Params& params);
+
+  // Fills in payloads that are kept apart: jobs[i]'s is in the partition days[i] (-1: it is in the row).
+  absl::Status FetchPayloads(std::span<Job* const> jobs, std::span<const int32_t> days);
+  std::vector<int64_t> Secrets(size_t n);
+  absl::StatusOr<EnqueueResult> EnqueueKeyedScoped(Transaction& tx, int32_t queue, int16_t scope, std::span<const NewJob* const> jobs,
+                                                   std::span<const std::string> keys, std::span<const std::string> fingerprints,
+                                                   std::span<const std::string> retry_of, bool commit);
+
+  const PostgresOptions options_;
+  Metrics& metrics_;
+  ConnectionPool pool_;
+};
+
+template <typename T>
+absl::StatusOr<T> PostgresStore::Run(const char* name, Transaction::Limits limits,
+                                     std::function<absl::StatusOr<T>(Transaction&)> body) {
+  std::optional<absl::StatusOr<T>> answer;
+  absl::Status status = RunLoop(name, limits, [&](Transaction& tx) {
+    answer.emplace(body(tx));
+    return answer->status();
+  });
+  if (!status.ok()) return status;
+  return std::move(*answer);
+}
+
+}  // namespace tenure::store::postgres

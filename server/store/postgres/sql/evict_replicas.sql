@@ -1,0 +1,18 @@
+-- Ends the sessions of replicas whose own lease ran out (a stopped process can hold row locks for as long as it is stopped), and
+-- forgets replicas that have been gone for a day and hold nothing. $1, $2 name and term of the leader.
+with in_term as materialized (
+  select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
+),
+ended as materialized (
+  select pg_terminate_backend(a.pid) as done
+  from tenure.replica r
+  cross join unnest(r.backend_pids, r.backend_starts) as b (pid, started)
+  join pg_stat_activity a on a.pid = b.pid and a.backend_start = b.started
+  where r.lease_until < now() and exists (select 1 from in_term)
+),
+forgotten as (
+  delete from tenure.replica as r
+  where r.lease_until < now() and r.heartbeat_at < now() - interval '1 day' and exists (select 1 from in_term)
+    and not exists (select 1 from tenure.job j where j.state = 4 and j.replica_id = r.id)
+)
+select count(*) filter (where e.done) as ended from ended e;

@@ -1,0 +1,8 @@
+-- Workers that claimed in the last day or hold a lease. $1 names after this, $2 limit.
+select w.worker, w.last_claim_at, w.queues, coalesce(h.leased, 0) as leased
+from (
+  select w.worker, w.last_claim_at, w.queues from tenure.worker w
+  where w.worker > $1 order by w.worker limit $2
+) w
+left join (select j.worker, count(*) as leased from tenure.job j where j.state = 4 group by j.worker) h on h.worker = w.worker
+order by w.worker;

@@ -1,0 +1,4 @@
+-- What the live rows say about tokens. $1 queue, $2 ids. Reads by primary key, locks nothing.
+select j.id, j.state, j.token, j.token_secret, j.settled_token, j.settled_secret, j.settled_verb, j.due_at, j.worker, j.lease_until
+from unnest($2::bigint[]) as i (id)
+cross join lateral (select j.* from tenure.job j where j.id = i.id and j.queue_id = $1) j;

@@ -1,0 +1,15 @@
+-- $1 name; for each setting whether to set it ($2, $4, $6, $10) and its value (NULL: the default).
+with changed as (
+  update tenure.queue as q
+  set max_attempts = case when $2 then $3 else q.max_attempts end,
+      crash_budget = case when $4 then $5 else q.crash_budget end,
+      backoff_initial_us = case when $6 then $7 else q.backoff_initial_us end,
+      backoff_multiplier = case when $6 then $8 else q.backoff_multiplier end,
+      backoff_max_us = case when $6 then $9 else q.backoff_max_us end,
+      description = case when $10 then $11 else q.description end
+  where q.name = $1 returning q.*
+),
+told as (
+  insert into tenure.event as e (slot, queue_id, type) select tenure.event_slot(), c.id, 4 from changed c
+)
+select c.* from changed c;

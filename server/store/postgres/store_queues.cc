@@ -1,0 +1,97 @@
+// PostgresStore: queues.
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/store/postgres/errors.h"
+#include "server/store/postgres/postgres_store.h"
+#include "statements.sql.h"
+
+namespace tenure::store::postgres {
+namespace {
+
+absl::Status QueueNotFound(std::string_view name) {
+  return MakeError(absl::StatusCode::kNotFound, "QUEUE_NOT_FOUND",
+                   absl::StrCat("there is no queue \"", std::string(name), "\"; create it, or enqueue a job to it"),
+                   {{"queue", std::string(name)}});
+}
+
+absl::StatusOr<std::vector<Queue>> ReadQueues(absl::StatusOr<Result> rows) {
+  if (!rows.ok()) return rows.status();
+  std::vector<Queue> queues;
+  for (int row = 0; row < rows->rows(); ++row) queues.push_back(ReadQueue(*rows, row));
+  return queues;
+}
+
+void AddBackoff(Params& params, const std::optional<Backoff>& backoff) {
+  if (backoff) {
+    params.Add(backoff->initial_us).Add(backoff->multiplier).Add(backoff->max_us);
+  } else {
+    params.AddNull().AddNull().AddNull();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Queue> PostgresStore::EnsureQueue(std::string_view name, bool create) {
+  TENURE_ASSIGN_OR_RETURN(Result found, RunOne("find_queue", sql::kFindQueue, Params().Add(name)));
+  if (found.rows() > 0) return ReadQueue(found, 0);
+  if (!create) return QueueNotFound(name);
+  TENURE_ASSIGN_OR_RETURN(Result made, RunOne("ensure_queue", sql::kEnsureQueue, Params().Add(name)));
+  if (made.rows() > 0) return ReadQueue(made, 0);
+  // Somebody else made it while we waited: its row is visible to the next statement.
+  TENURE_ASSIGN_OR_RETURN(Result again, RunOne("find_queue", sql::kFindQueue, Params().Add(name)));
+  if (again.rows() == 0) return QueueNotFound(name);
+  return ReadQueue(again, 0);
+}
+
+absl::StatusOr<Queue> PostgresStore::CreateQueue(std::string_view name, const QueueSettings& settings, bool paused) {
+  Params params;
+  params.Add(name).Add(paused).Add(settings.max_attempts).Add(settings.crash_budget);
+  AddBackoff(params, settings.backoff);
+  params.Add(settings.description);
+  TENURE_ASSIGN_OR_RETURN(Result made, RunOne("create_queue", sql::kCreateQueue, params));
+  if (made.rows() == 0) {
+    return MakeError(absl::StatusCode::kAlreadyExists, "QUEUE_EXISTS",
+                     absl::StrCat("the queue \"", std::string(name), "\" exists; UpdateQueue changes its settings"),
+                     {{"queue", std::string(name)}});
+  }
+  return ReadQueue(made, 0);
+}
+
+absl::StatusOr<Queue> PostgresStore::UpdateQueue(std::string_view name, const QueueSettings& settings,
+                                                 const std::set<std::string>& fields) {
+  Params params;
+  params.Add(name)
+      .Add(fields.contains("max_attempts"))
+      .Add(settings.max_attempts)
+      .Add(fields.contains("crash_budget"))
+      .Add(settings.crash_budget)
+      .Add(fields.contains("backoff"));
+  AddBackoff(params, settings.backoff);
+  params.Add(fields.contains("description")).Add(settings.description);
+  TENURE_ASSIGN_OR_RETURN(Result changed, RunOne("update_queue", sql::kUpdateQueue, params));
+  if (changed.rows() == 0) return QueueNotFound(name);
+  return ReadQueue(changed, 0);
+}
+
+absl::StatusOr<Queue> PostgresStore::SetPaused(std::string_view name, bool paused) {
+  return Run<Queue>("set_paused", [&](Transaction& tx) -> absl::StatusOr<Queue> {
+    TENURE_ASSIGN_OR_RETURN(Result found, tx.Run(sql::kFindQueue, Params().Add(name)));
+    if (found.rows() == 0) return QueueNotFound(name);
+    const int32_t id = ReadQueue(found, 0).id;
+    tx.Queue(sql::kLockQueue, Params().Add(id));
+    TENURE_ASSIGN_OR_RETURN(Result changed, tx.RunAndCommit(sql::kSetPaused, Params().Add(id).Add(paused)));
+    if (changed.rows() == 0) return QueueNotFound(name);
+    return ReadQueue(changed, 0);
+  });
+}
+
+absl::StatusOr<std::vector<Queue>> PostgresStore::ListQueues(std::string_view after_name, std::string_view prefix, int limit) {
+  return ReadQueues(
+      RunOne("list_queues", sql::kListQueues, Params().Add(after_name).Add(prefix).Add(static_cast<int64_t>(limit))));
+}
+
+absl::StatusOr<std::vector<Queue>> PostgresStore::LoadQueues(std::span<const int32_t> ids) {
+  return ReadQueues(RunOne("load_queues", sql::kLoadQueues, Params().AddArray(ids)));
+}
+
+}  // namespace tenure::store::postgres
