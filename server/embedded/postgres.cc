@@ -183,9 +183,18 @@ absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Start(const Options& options
   TENURE_ASSIGN_OR_RETURN(DataDirectory data, DataDirectory::Open(options.data_dir));
   PostmasterFile ready;
   TENURE_ASSIGN_OR_RETURN(std::unique_ptr<Process> postmaster, Adopt(data, deadline, ready));
-  const bool adopted = postmaster != nullptr;
+  bool adopted = postmaster != nullptr;
   if (!adopted) {
-    TENURE_ASSIGN_OR_RETURN(postmaster, Launch(data, options, deadline, ready));
+    absl::StatusOr<std::unique_ptr<Process>> launched = Launch(data, options, deadline, ready);
+    if (launched.ok()) {
+      postmaster = std::move(*launched);
+    } else {
+      // An earlier daemon may have been killed between fork and exec; its server then was not to be seen, and came
+      // first.
+      TENURE_ASSIGN_OR_RETURN(postmaster, Adopt(data, deadline, ready));
+      if (postmaster == nullptr) return launched.status();
+      adopted = true;
+    }
   }
   LogInfo(adopted ? "embedded PostgreSQL adopted" : "embedded PostgreSQL started",
           {{"pid", absl::StrCat(postmaster->pid())},

@@ -25,6 +25,9 @@ namespace tenure::embedded {
 namespace {
 
 constexpr absl::Duration kOrphanGrace = absl::Seconds(5);
+// How long a server may be at work before its file names it.
+constexpr absl::Duration kFileGrace = absl::Milliseconds(500);
+constexpr absl::Duration kFilePoll = absl::Milliseconds(10);
 
 std::string FilePath(const std::string& cluster) { return cluster + "/postmaster.pid"; }
 
@@ -129,6 +132,15 @@ absl::Status DisownFile(const std::string& cluster, uid_t owner) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<Process> FindNamed(const std::string& cluster) {
+  const std::optional<PostmasterFile> file = ReadPostmasterFile(cluster);
+  if (!file || file->single_user) return nullptr;
+  // Opened before it is looked at: from then on the pid cannot change its owner unnoticed.
+  std::unique_ptr<Process> process = Process::Open(file->pid);
+  if (process == nullptr || !Serves(file->pid, cluster) || !process->Running()) return nullptr;
+  return process;
+}
+
 }  // namespace
 
 std::optional<PostmasterFile> ReadPostmasterFile(const std::string& cluster) {
@@ -147,12 +159,14 @@ std::optional<PostmasterFile> ReadPostmasterFile(const std::string& cluster) {
 }
 
 std::unique_ptr<Process> FindPostmaster(const std::string& cluster) {
-  const std::optional<PostmasterFile> file = ReadPostmasterFile(cluster);
-  if (!file || file->single_user) return nullptr;
-  // Opened before it is looked at: from then on the pid cannot change its owner unnoticed.
-  std::unique_ptr<Process> process = Process::Open(file->pid);
-  if (process == nullptr || !Serves(file->pid, cluster) || !process->Running()) return nullptr;
-  return process;
+  std::unique_ptr<Process> postmaster = FindNamed(cluster);
+  for (absl::Duration waited; postmaster == nullptr && waited < kFileGrace; waited += kFilePoll) {
+    const std::vector<std::unique_ptr<Process>> running = ProcessesOf(cluster);
+    if (running.empty()) break;
+    running.front()->WaitForExit(kFilePoll);
+    postmaster = FindNamed(cluster);
+  }
+  return postmaster;
 }
 
 absl::Status ClearForStart(const std::string& cluster, uid_t owner) {

@@ -28,7 +28,8 @@ struct PostmasterFile {
 std::optional<PostmasterFile> ReadPostmasterFile(const std::string& cluster);
 
 // The live server of this very directory that the file names; null if there is none. A process that only got the pid is
-// told apart by its program and working directory.
+// told apart by its program and working directory. A server that has just been started gets half a second to write the
+// file.
 std::unique_ptr<Process> FindPostmaster(const std::string& cluster);
 
 // Makes sure that a new server can start: no process of an earlier one is left (backends that outlived their postmaster
