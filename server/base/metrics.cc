@@ -69,7 +69,7 @@ Metrics::Metrics(size_t max_queues)
       polls_parked(Gauges("tenure_polls_parked", {"kind"}, "Long polls waiting now, by kind (claim, notices, get)")),
       claims(Counters("tenure_claims_total", {"outcome"}, "Claim calls by outcome (jobs, empty, cancelled, replayed)")),
       shed(Counters("tenure_shed_total", {"what"},
-                    "Requests refused to protect the daemon, by what (polls, enqueue, settle)")),
+                    "Requests refused to protect the daemon, by what (polls, enqueue, settle, http_body)")),
       rpcs(Counters("tenure_rpcs_total", {"method", "code"}, "Finished RPCs by method and status code")),
       rpc_duration(Histograms("tenure_rpc_duration_seconds", {"method"},
                               "Duration of RPCs by method; long polls include their wait", LatencyBuckets())),
@@ -100,9 +100,9 @@ Metrics::Metrics(size_t max_queues)
                                "Runs of background workers by worker and outcome (ok, error)")),
       background_leader(
           Gauges("tenure_background_leader", {"worker"}, "1 if this replica leads the background worker, else 0")),
-      background_since_success(
-          Gauges("tenure_background_since_success_seconds", {"worker"},
-                 "Time since the background worker last succeeded on any replica; use min by (worker)")),
+      background_last_success(Gauges("tenure_background_last_success_timestamp_seconds", {"worker"},
+                                     "When the background worker last succeeded on any replica, in Unix time by the "
+                                     "database's clock; use max by (worker)")),
       build_info(Gauges("tenure_build_info", {"version"}, "1; the label says which version runs")),
       process_cpu(Counters("process_cpu_seconds_total", {}, "User and system CPU time spent by the process")),
       process_resident_memory(Gauges("process_resident_memory_bytes", {}, "Resident memory of the process")),
@@ -114,7 +114,7 @@ Metrics::Metrics(size_t max_queues)
   // What is known to exist is shown from the start, for the same reason as in Counters.
   for (const char* kind : {"claim", "notices", "get"}) polls_parked.Add({{"kind", kind}});
   for (const char* outcome : {"jobs", "empty", "cancelled", "replayed"}) claims.Add({{"outcome", outcome}});
-  for (const char* what : {"polls", "enqueue", "settle"}) shed.Add({{"what", what}});
+  for (const char* what : {"polls", "enqueue", "settle", "http_body"}) shed.Add({{"what", what}});
   for (const char* state : {"idle", "busy"}) db_connections.Add({{"state", state}});
   for (const char* reason : {"serialization", "deadlock", "lock_timeout", "connection"}) {
     db_retries.Add({{"reason", reason}});

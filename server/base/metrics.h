@@ -88,7 +88,7 @@ class Metrics {
   // Claims and long polls.
   prometheus::Family<prometheus::Gauge>& polls_parked;  // kind: claim, notices, get
   CounterFamily claims;                                 // outcome: jobs, empty, cancelled, replayed
-  CounterFamily shed;                                   // what: polls, enqueue, settle
+  CounterFamily shed;                                   // what: polls, enqueue, settle, http_body
   // RPCs.
   CounterFamily rpcs;            // method, code
   HistogramFamily rpc_duration;  // method
@@ -103,7 +103,7 @@ class Metrics {
   CounterFamily db_retries;                          // reason: serialization, deadlock, lock_timeout, connection
   HistogramFamily batch_items;                       // verb
   prometheus::Family<prometheus::Gauge>& event_lag;  // none; seconds since events were last read
-  // Database, as a whole. Kept by http/database_metrics.h.
+  // Database, as a whole. Kept by http/engine_metrics.h.
   prometheus::Family<prometheus::Gauge>& db_oldest_transaction;  // none
   prometheus::Family<prometheus::Gauge>& db_dead_tuples;         // none
   prometheus::Family<prometheus::Gauge>& db_live_tuples;         // none
@@ -112,8 +112,8 @@ class Metrics {
   CounterFamily background_panics;                           // worker, shard
   CounterFamily background_runs;                             // worker, outcome: ok, error
   prometheus::Family<prometheus::Gauge>& background_leader;  // worker: 1 if this replica leads it
-  prometheus::Family<prometheus::Gauge>&
-      background_since_success;  // worker; of the cluster, by http/database_metrics.h
+  // worker; of the cluster: Unix time by the database's clock, by http/engine_metrics.h
+  prometheus::Family<prometheus::Gauge>& background_last_success;
   // The process. Kept by process_metrics.h.
   prometheus::Family<prometheus::Gauge>& build_info;               // version
   CounterFamily process_cpu;                                       // none
