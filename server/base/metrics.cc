@@ -84,7 +84,7 @@ Metrics::Metrics(size_t max_queues)
       db_errors(Counters("tenure_db_errors_total", {"class"}, "Database errors by SQLSTATE class, or connection")),
       db_retries(Counters("tenure_db_retries_total", {"reason"},
                           "Transactions retried inside the daemon, by reason (serialization, deadlock, lock_timeout, "
-                          "connection)")),
+                          "partition, connection)")),
       batch_items(Histograms("tenure_batch_items", {"verb"}, "Items per coalesced statement by verb", ItemBuckets())),
       event_lag(Gauges("tenure_event_lag_seconds", {}, "Time since this replica last read the events of all replicas")),
       db_oldest_transaction(Gauges("tenure_db_oldest_transaction_seconds", {},
@@ -116,7 +116,7 @@ Metrics::Metrics(size_t max_queues)
   for (const char* outcome : {"jobs", "empty", "cancelled", "replayed"}) claims.Add({{"outcome", outcome}});
   for (const char* what : {"polls", "enqueue", "settle", "http_body"}) shed.Add({{"what", what}});
   for (const char* state : {"idle", "busy"}) db_connections.Add({{"state", state}});
-  for (const char* reason : {"serialization", "deadlock", "lock_timeout", "connection"}) {
+  for (const char* reason : {"serialization", "deadlock", "lock_timeout", "partition", "connection"}) {
     db_retries.Add({{"reason", reason}});
   }
   for (auto* gauge : {&leases_tracked, &http_connections, &event_lag}) gauge->Add({});

@@ -99,9 +99,9 @@ class Metrics {
   // Database, as this replica sees it.
   prometheus::Family<prometheus::Gauge>& db_connections;  // state: idle, busy
   HistogramFamily db_statement_duration;                  // statement
-  CounterFamily db_errors;                           // class: the first two characters of the SQLSTATE, or connection
-  CounterFamily db_retries;                          // reason: serialization, deadlock, lock_timeout, connection
-  HistogramFamily batch_items;                       // verb
+  CounterFamily db_errors;      // class: the first two characters of the SQLSTATE, or connection
+  CounterFamily db_retries;     // reason: serialization, deadlock, lock_timeout, partition (made meanwhile), connection
+  HistogramFamily batch_items;  // verb
   prometheus::Family<prometheus::Gauge>& event_lag;  // none; seconds since events were last read
   // Database, as a whole. Kept by http/engine_metrics.h.
   prometheus::Family<prometheus::Gauge>& db_oldest_transaction;  // none
