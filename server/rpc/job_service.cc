@@ -1,0 +1,146 @@
+#include "server/rpc/job_service.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/base/status.h"
+#include "server/rpc/batch.h"
+#include "server/rpc/conversion.h"
+#include "server/rpc/page_token.h"
+
+namespace tenure::rpc {
+namespace {
+
+constexpr int kMaxBatch = 10'000;
+
+}  // namespace
+
+void JobService::Register(MethodTable& table) {
+  constexpr char kService[] = "tenure.v1.JobService";
+  table.Add<v1::EnqueueRequest, v1::EnqueueResponse>(kService, "Enqueue", [this](auto call) { Enqueue(std::move(call)); });
+  table.Add<v1::GetRequest, v1::GetResponse>(kService, "Get", [this](auto call) { Get(std::move(call)); });
+  table.Add<v1::ListRequest, v1::ListResponse>(kService, "List", [this](auto call) { List(std::move(call)); });
+  table.Add<v1::CancelRequest, v1::CancelResponse>(kService, "Cancel", [this](auto call) { Cancel(std::move(call)); });
+  table.Add<v1::RetryRequest, v1::RetryResponse>(kService, "Retry", [this](auto call) { Retry(std::move(call)); });
+}
+
+void JobService::Enqueue(CallPtr<v1::EnqueueRequest, v1::EnqueueResponse> call) {
+  v1::EnqueueRequest& request = call->request();
+  absl::Status valid = CheckCount(Field("jobs"), request.jobs_size(), 1, kMaxBatch, "jobs");
+  if (!valid.ok()) return call->Finish(valid);
+  auto batch = ConvertBatch<engine::EnqueueItem>(
+      request.mutable_jobs(), call->response().mutable_results(),
+      [&](v1::JobSpec& spec, int i) { return JobFrom(Field("jobs", i), spec, limits_); });
+  if (batch.items.empty()) return call->Finish();
+  engine_.Enqueue(std::move(batch.items), call->deadline(),
+                  [call, places = std::move(batch.places)](absl::StatusOr<std::vector<store::EnqueueOutcome>> outcomes) {
+                    absl::Status answered = CheckAnswered(outcomes, places);
+                    if (!answered.ok()) return call->Finish(answered);
+                    for (size_t i = 0; i < places.size(); ++i) {
+                      const store::EnqueueOutcome& outcome = (*outcomes)[i];
+                      v1::EnqueueResult* result = call->response().mutable_results(places[i]);
+                      if (!outcome.status.ok()) {
+                        ToItemError(outcome.status, result->mutable_error());
+                        continue;
+                      }
+                      result->set_job_id(outcome.id.ToString());
+                      result->set_duplicate(outcome.duplicate);
+                    }
+                    call->Finish();
+                  });
+}
+
+void JobService::Get(CallPtr<v1::GetRequest, v1::GetResponse> call) {
+  const v1::GetRequest& request = call->request();
+  absl::StatusOr<store::JobId> id = store::JobId::Parse(request.id(), "id");
+  if (!id.ok()) return call->Finish(id.status());
+  absl::StatusOr<absl::Duration> wait = WaitFrom(request.has_wait(), request.wait());
+  if (!wait.ok()) return call->Finish(wait.status());
+  const absl::Duration poll = call->PollWait(*wait);
+  auto handle = engine_.Get(*id, poll, call->deadline(), [this, call](absl::StatusOr<store::Job> job) {
+    if (!job.ok()) return call->Finish(job.status());
+    std::string queue = engine_.QueueName(job->id.queue);
+    ToProto(*std::move(job), std::move(queue), call->response().mutable_job());
+    call->Finish();
+  });
+  if (handle) call->OnCancel([handle] { handle->Cancel(); });
+}
+
+void JobService::List(CallPtr<v1::ListRequest, v1::ListResponse> call) {
+  const v1::ListRequest& request = call->request();
+  absl::StatusOr<store::ListFilter> filter = ListFilterFrom(request);
+  if (!filter.ok()) return call->Finish(filter.status());
+  absl::StatusOr<std::string> position = DecodePageToken(request.page_token(), request);
+  if (!position.ok()) return call->Finish(position.status());
+  filter->page_token = *std::move(position);
+  engine_.List(request.queue(), *std::move(filter), [this, call](absl::StatusOr<store::ListPage> page) {
+    if (!page.ok()) return call->Finish(page.status());
+    v1::ListResponse& response = call->response();
+    for (store::Job& job : page->jobs) {
+      std::string queue = engine_.QueueName(job.id.queue);
+      ToProto(std::move(job), std::move(queue), response.add_jobs());
+    }
+    response.set_next_page_token(EncodePageToken(page->next_page_token, call->request()));
+    call->Finish();
+  });
+}
+
+void JobService::Cancel(CallPtr<v1::CancelRequest, v1::CancelResponse> call) {
+  v1::CancelRequest& request = call->request();
+  absl::Status valid = CheckCount(Field("ids"), request.ids_size(), 1, kMaxBatch, "ids");
+  if (valid.ok()) valid = CheckText(Field("reason"), request.reason(), 0, 1024);
+  if (!valid.ok()) return call->Finish(valid);
+  v1::CancelResponse& response = call->response();
+  auto batch = ConvertBatch<store::JobId>(request.mutable_ids(), response.mutable_results(), [](const std::string& id, int i) {
+    return store::JobId::Parse(id, Field("ids", i).ToString());
+  });
+  for (int i = 0; i < request.ids_size(); ++i) response.mutable_results(i)->set_id(request.ids(i));
+  if (batch.items.empty()) return call->Finish();
+  engine_.Cancel(std::move(batch.items), std::move(*request.mutable_reason()), call->deadline(),
+                 [call, places = std::move(batch.places)](absl::StatusOr<std::vector<engine::CancelAnswer>> answers) {
+                   absl::Status answered = CheckAnswered(answers, places);
+                   if (!answered.ok()) return call->Finish(answered);
+                   for (size_t i = 0; i < places.size(); ++i) {
+                     const engine::CancelAnswer& answer = (*answers)[i];
+                     v1::CancelResult* result = call->response().mutable_results(places[i]);
+                     if (answer.status.ok()) {
+                       result->set_previous_state(ToProto(answer.previous));
+                     } else {
+                       ToItemError(answer.status, result->mutable_error());
+                     }
+                   }
+                   call->Finish();
+                 });
+}
+
+void JobService::Retry(CallPtr<v1::RetryRequest, v1::RetryResponse> call) {
+  v1::RetryRequest& request = call->request();
+  absl::Status valid = CheckCount(Field("ids"), request.ids_size(), 1, 1000, "ids");
+  if (valid.ok()) valid = CheckText(Field("request_id"), request.request_id(), 0, 128);
+  if (!valid.ok()) return call->Finish(valid);
+  v1::RetryResponse& response = call->response();
+  auto batch = ConvertBatch<store::JobId>(request.mutable_ids(), response.mutable_results(), [](const std::string& id, int i) {
+    return store::JobId::Parse(id, Field("ids", i).ToString());
+  });
+  for (int i = 0; i < request.ids_size(); ++i) response.mutable_results(i)->set_id(request.ids(i));
+  if (batch.items.empty()) return call->Finish();
+  engine_.Retry(std::move(batch.items), std::move(*request.mutable_request_id()),
+                [call, places = std::move(batch.places)](absl::StatusOr<std::vector<store::RetryOutcome>> outcomes) {
+                  absl::Status answered = CheckAnswered(outcomes, places);
+                  if (!answered.ok()) return call->Finish(answered);
+                  for (size_t i = 0; i < places.size(); ++i) {
+                    const store::RetryOutcome& outcome = (*outcomes)[i];
+                    v1::RetryResult* result = call->response().mutable_results(places[i]);
+                    if (outcome.status.ok()) {
+                      result->set_job_id(outcome.id.ToString());
+                    } else {
+                      ToItemError(outcome.status, result->mutable_error());
+                    }
+                  }
+                  call->Finish();
+                });
+}
+
+}  // namespace tenure::rpc
