@@ -1,0 +1,167 @@
+// An engine for tests of the transports alone: each verb is a function that the test sets; what is not set answers UNIMPLEMENTED. It
+// says nothing about what the real engine does. Layer: tests. As thread-safe as the functions that it is given; set them first.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/base/status.h"
+#include "server/engine/engine.h"
+
+namespace tenure::testing {
+
+class FakeEngine : public engine::Engine {
+ public:
+  template <typename T>
+  using Callback = engine::Callback<T>;
+  using Deadline = engine::Deadline;
+  using Handle = std::shared_ptr<engine::PollHandle>;
+  template <typename... Args>
+  using Hook = std::function<void(Args...)>;
+  template <typename... Args>
+  using PollHook = std::function<Handle(Args...)>;
+
+  Hook<std::vector<engine::EnqueueItem>, Deadline, Callback<std::vector<store::EnqueueOutcome>>> enqueue;
+  PollHook<store::JobId, absl::Duration, Deadline, Callback<store::Job>> get;
+  Hook<std::string, store::ListFilter, Callback<store::ListPage>> list;
+  Hook<std::vector<store::JobId>, std::string, Deadline, Callback<std::vector<engine::CancelAnswer>>> cancel;
+  Hook<std::vector<store::JobId>, std::string, Callback<std::vector<store::RetryOutcome>>> retry;
+  PollHook<engine::ClaimCall, Deadline, Callback<engine::ClaimAnswer>> claim;
+  Hook<engine::NamedClaimCall, Deadline, Callback<std::vector<store::NamedClaimOutcome>>> claim_named;
+  Hook<std::vector<store::ExtendItem>, Deadline, Callback<std::vector<engine::ExtendAnswer>>> extend;
+  Hook<std::vector<engine::CompleteItem>, Deadline, Callback<std::vector<engine::SettleAnswer>>> complete;
+  Hook<std::vector<store::FailItem>, Deadline, Callback<std::vector<engine::SettleAnswer>>> fail;
+  Hook<std::vector<store::GiveBackItem>, Deadline, Callback<std::vector<engine::SettleAnswer>>> release;
+  Hook<std::vector<store::GiveBackItem>, Deadline, Callback<std::vector<engine::SettleAnswer>>> snooze;
+  PollHook<std::string, std::vector<int64_t>, absl::Duration, Deadline, Callback<engine::NoticesAnswer>> await_notices;
+  Hook<engine::ClaimAnswer> undeliverable;
+  Hook<std::string, store::QueueSettings, bool, Callback<engine::QueueInfo>> create_queue;
+  Hook<std::string, store::QueueSettings, std::set<std::string>, Callback<engine::QueueInfo>> update_queue;
+  Hook<std::string, bool, Callback<engine::QueueInfo>> set_paused;
+  Hook<std::string, Callback<engine::QueueInfo>> get_queue;
+  Hook<std::string, std::string, int, Callback<std::vector<engine::QueueInfo>>> list_queues;
+  Hook<std::string, int, Callback<std::vector<store::WorkerRow>>> list_workers;
+  Hook<Callback<std::vector<store::ReplicaRow>>> list_replicas;
+  Hook<Callback<std::vector<store::BackgroundRow>>> list_background;
+  Hook<Callback<store::DatabaseInfo>> inspect;
+  engine::Options engine_options;
+
+  void set_health(engine::Health health) {
+    std::lock_guard lock(mutex_);
+    health_ = std::move(health);
+  }
+
+  void Start() override {}
+  void Drain() override {}
+  void Stop(Deadline) override {}
+  void Enqueue(std::vector<engine::EnqueueItem> items, Deadline deadline,
+               Callback<std::vector<store::EnqueueOutcome>> done) override {
+    Run(enqueue, done, std::move(items), deadline);
+  }
+  Handle Get(const store::JobId& id, absl::Duration wait, Deadline deadline, Callback<store::Job> done) override {
+    return RunPoll(get, done, id, wait, deadline);
+  }
+  void List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) override {
+    Run(list, done, std::move(queue), std::move(filter));
+  }
+  void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline,
+              Callback<std::vector<engine::CancelAnswer>> done) override {
+    Run(cancel, done, std::move(ids), std::move(reason), deadline);
+  }
+  void Retry(std::vector<store::JobId> ids, std::string request_id,
+             Callback<std::vector<store::RetryOutcome>> done) override {
+    Run(retry, done, std::move(ids), std::move(request_id));
+  }
+  Handle Claim(engine::ClaimCall call, Deadline deadline, Callback<engine::ClaimAnswer> done) override {
+    return RunPoll(claim, done, std::move(call), deadline);
+  }
+  void ClaimNamed(engine::NamedClaimCall call, Deadline deadline,
+                  Callback<std::vector<store::NamedClaimOutcome>> done) override {
+    Run(claim_named, done, std::move(call), deadline);
+  }
+  void Extend(std::vector<store::ExtendItem> items, Deadline deadline,
+              Callback<std::vector<engine::ExtendAnswer>> done) override {
+    Run(extend, done, std::move(items), deadline);
+  }
+  void Complete(std::vector<engine::CompleteItem> items, Deadline deadline,
+                Callback<std::vector<engine::SettleAnswer>> done) override {
+    Run(complete, done, std::move(items), deadline);
+  }
+  void Fail(std::vector<store::FailItem> items, Deadline deadline,
+            Callback<std::vector<engine::SettleAnswer>> done) override {
+    Run(fail, done, std::move(items), deadline);
+  }
+  void Release(std::vector<store::GiveBackItem> items, Deadline deadline,
+               Callback<std::vector<engine::SettleAnswer>> done) override {
+    Run(release, done, std::move(items), deadline);
+  }
+  void Snooze(std::vector<store::GiveBackItem> items, Deadline deadline,
+              Callback<std::vector<engine::SettleAnswer>> done) override {
+    Run(snooze, done, std::move(items), deadline);
+  }
+  Handle AwaitNotices(std::string worker, std::vector<int64_t> seen, absl::Duration wait, Deadline deadline,
+                      Callback<engine::NoticesAnswer> done) override {
+    return RunPoll(await_notices, done, std::move(worker), std::move(seen), wait, deadline);
+  }
+  void Undeliverable(engine::ClaimAnswer answer) override {
+    if (undeliverable) undeliverable(std::move(answer));
+  }
+  void CreateQueue(std::string name, store::QueueSettings settings, bool paused,
+                   Callback<engine::QueueInfo> done) override {
+    Run(create_queue, done, std::move(name), std::move(settings), paused);
+  }
+  void UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields,
+                   Callback<engine::QueueInfo> done) override {
+    Run(update_queue, done, std::move(name), std::move(settings), std::move(fields));
+  }
+  void SetPaused(std::string name, bool paused, Callback<engine::QueueInfo> done) override {
+    Run(set_paused, done, std::move(name), paused);
+  }
+  void GetQueue(std::string name, Callback<engine::QueueInfo> done) override { Run(get_queue, done, std::move(name)); }
+  void ListQueues(std::string after_name, std::string prefix, int limit,
+                  Callback<std::vector<engine::QueueInfo>> done) override {
+    Run(list_queues, done, std::move(after_name), std::move(prefix), limit);
+  }
+  void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override {
+    Run(list_workers, done, std::move(after), limit);
+  }
+  void ListReplicas(Callback<std::vector<store::ReplicaRow>> done) override { Run(list_replicas, done); }
+  void ListBackground(Callback<std::vector<store::BackgroundRow>> done) override { Run(list_background, done); }
+  void Inspect(Callback<store::DatabaseInfo> done) override { Run(inspect, done); }
+  std::string QueueName(int32_t id) const override { return "queue" + std::to_string(id); }
+  int32_t replica_id() const override { return 3; }
+  const engine::Options& options() const override { return engine_options; }
+  engine::Health health() const override {
+    std::lock_guard lock(mutex_);
+    return health_;
+  }
+  std::vector<engine::QueueInfo> Snapshot() const override { return {}; }
+  void NoteReady(std::vector<store::ReadyRange>) override {}
+  void OnScheduled(std::function<void(absl::Duration)>) override {}
+
+ private:
+  static absl::Status NotSet() { return absl::UnimplementedError("the test sets no such verb"); }
+
+  template <typename HookType, typename Done, typename... Args>
+  static void Run(const HookType& hook, Done& done, Args&&... args) {
+    if (!hook) return done(NotSet());
+    hook(std::forward<Args>(args)..., std::move(done));
+  }
+  template <typename HookType, typename Done, typename... Args>
+  static Handle RunPoll(const HookType& hook, Done& done, Args&&... args) {
+    if (hook) return hook(std::forward<Args>(args)..., std::move(done));
+    done(NotSet());
+    return nullptr;
+  }
+
+  mutable std::mutex mutex_;
+  engine::Health health_{.database_ok = true};
+};
+
+}  // namespace tenure::testing
