@@ -193,14 +193,26 @@ absl::Status Connection::Script(std::string_view sql, absl::Duration timeout) {
   if (PQsendQuery(pg_, text.c_str()) == 0) return Break("could not send a script");
   if (absl::Status sent = Flush(deadline); !sent.ok()) return sent;
   absl::Status outcome;
+  bool cancelled = false;
   for (;;) {
-    auto next = NextResult(deadline);
-    if (!next.ok()) return next.status();
-    if (*next == nullptr) break;
-    Result result(*next);
-    if (PQresultStatus(*next) == PGRES_FATAL_ERROR && outcome.ok()) {
-      const char* sqlstate = PQresultErrorField(*next, PG_DIAG_SQLSTATE);
-      const char* message = PQresultErrorField(*next, PG_DIAG_MESSAGE_PRIMARY);
+    while (PQisBusy(pg_)) {
+      if (!WaitForSocket(/*write=*/false, cancelled ? deadline + kGrace : deadline)) {
+        if (cancelled) return Break("no answer after a cancel");
+        // The server would go on by itself: a script has no statement_timeout, since that would have to be set on the session.
+        std::unique_ptr<PGcancel, decltype(&PQfreeCancel)> cancel(PQgetCancel(pg_), &PQfreeCancel);
+        char error[256];
+        if (!cancel || PQcancel(cancel.get(), error, sizeof error) == 0) return Break("could not cancel a script");
+        cancelled = true;
+        continue;
+      }
+      if (PQconsumeInput(pg_) == 0) return Break("broke while waiting for an answer");
+    }
+    PGresult* next = PQgetResult(pg_);
+    if (next == nullptr) break;
+    Result result(next);
+    if (PQresultStatus(next) == PGRES_FATAL_ERROR && outcome.ok()) {
+      const char* sqlstate = PQresultErrorField(next, PG_DIAG_SQLSTATE);
+      const char* message = PQresultErrorField(next, PG_DIAG_MESSAGE_PRIMARY);
       outcome = FromSqlState(sqlstate != nullptr ? sqlstate : "", message != nullptr ? message : PQerrorMessage(pg_));
     }
   }

@@ -1,6 +1,7 @@
--- Due jobs become ready. $1, $2 name and term of the leader: nothing is written once the term is over; $3, $4 cursor (due, id);
+-- Due jobs become ready. $1, $2 name and term of the leader: nothing is written once the term is over; $3, $4 cursor (due, id), exclusive;
 -- $5 limit. Reads the index job_due beyond the cursor. Answers row sorts: 0 what became ready, per queue and priority; 1 the
--- first key that was due and could not be had; 2 the last key read and how many; 3 when the next job is due.
+-- first key that was due and could not be had; 2 the last key read and how many; 3 when the next job is due; 4 the
+-- transaction's now().
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
 ),
@@ -38,4 +39,6 @@ union all
 (select 2, null, null, null, c.id, null, null, count(*) over (), c.due_at, null from candidate c order by c.due_at desc, c.id desc limit 1)
 union all
 (select 3, null, null, null, null, null, null, null, j.due_at, extract(epoch from j.due_at - now())::float8
- from tenure.job j where j.state = 1 and j.due_at > now() order by j.due_at, j.id limit 1);
+ from tenure.job j where j.state = 1 and j.due_at > now() order by j.due_at, j.id limit 1)
+union all
+select 4, null, null, null, null, null, null, null, now(), null;

@@ -1,0 +1,177 @@
+-- tenure.enqueue and tenure.complete: for an application's own transaction, in any language. They write the same rows as the RPCs:
+-- same history, same events, so the daemon finds the job within its event interval after the application commits.
+-- Takes no lock on anything that exists.
+
+-- Enqueues one job. Returns its id, as callers of the API see it. The queue is made if it does not exist (make it beforehand where two
+-- transactions might both do so: the second waits for the first to end).
+create function tenure.enqueue_bytes(
+  queue text, kind text, payload bytea, content_type text default 'application/octet-stream', priority int default 0,
+  due_at timestamptz default null, delay interval default null, headers jsonb default null, max_attempts int default null,
+  expires_at timestamptz default null, idempotency_key text default null, idempotency_retention interval default interval '24 hours',
+  tenant text default null)
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  q int;
+  new_id bigint;
+  today int := tenure.today();
+  due timestamptz := coalesce(enqueue_bytes.due_at, now() + enqueue_bytes.delay, now());
+  payload bytea := coalesce(enqueue_bytes.payload, '');
+  size int := length(coalesce(enqueue_bytes.payload, ''));
+  apart boolean;
+  print bytea;
+  had record;
+begin
+  if enqueue_bytes.queue is null or enqueue_bytes.queue !~ '^[A-Za-z0-9._:/-]{1,128}$' then
+    raise exception 'tenure.enqueue: queue: must be 1 to 128 bytes of [A-Za-z0-9._:/-]' using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.kind is null or enqueue_bytes.kind !~ '^[!-~]{1,128}$' then
+    raise exception 'tenure.enqueue: kind: must be 1 to 128 bytes of printable ASCII without blanks' using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.priority not between -100 and 100 then
+    raise exception 'tenure.enqueue: priority: must be from -100 to 100' using errcode = 'invalid_parameter_value';
+  end if;
+  if size > 1048576 then
+    raise exception 'tenure.enqueue: payload: must be at most 1048576 bytes, is %', size using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.max_attempts not between 1 and 10000 then
+    raise exception 'tenure.enqueue: max_attempts: must be from 1 to 10000' using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.due_at is not null and enqueue_bytes.delay is not null then
+    raise exception 'tenure.enqueue: due_at, delay: give at most one of them' using errcode = 'invalid_parameter_value';
+  end if;
+  if length(enqueue_bytes.idempotency_key) not between 1 and 255 then
+    raise exception 'tenure.enqueue: idempotency_key: must be 1 to 255 bytes' using errcode = 'invalid_parameter_value';
+  end if;
+
+  select id into q from tenure.queue where name = enqueue_bytes.queue;
+  if q is null then
+    insert into tenure.queue (name) values (enqueue_bytes.queue) on conflict (name) do nothing returning id into q;
+    if q is not null then
+      insert into tenure.event (slot, queue_id, type) values (tenure.event_slot(), q, 4);
+    else
+      select id into q from tenure.queue where name = enqueue_bytes.queue;
+    end if;
+  end if;
+
+  new_id := nextval('tenure.job_id');
+  if enqueue_bytes.idempotency_key is not null then
+    print := sha256(convert_to(jsonb_build_array('sql', enqueue_bytes.kind, encode(payload, 'hex'), enqueue_bytes.content_type,
+      enqueue_bytes.priority, enqueue_bytes.due_at, enqueue_bytes.delay, enqueue_bytes.headers, enqueue_bytes.max_attempts,
+      enqueue_bytes.expires_at, enqueue_bytes.tenant)::text, 'UTF8'));
+    insert into tenure.idempotency as k (queue_id, scope, key, job_id, job_day, fingerprint, expires_at)
+    values (q, 0, enqueue_bytes.idempotency_key, new_id, today, print, now() + enqueue_bytes.idempotency_retention)
+    on conflict (queue_id, scope, key) do update
+      set job_id = excluded.job_id, job_day = excluded.job_day, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at
+      where k.expires_at <= now();
+    if not found then
+      select k.job_id, k.job_day, k.fingerprint into had from tenure.idempotency k
+      where k.queue_id = q and k.scope = 0 and k.key = enqueue_bytes.idempotency_key;
+      if had.fingerprint is distinct from print then
+        raise exception 'tenure.enqueue: idempotency_key: was used for a job with other content (IDEMPOTENCY_CONFLICT)'
+          using errcode = 'unique_violation';
+      end if;
+      return q || '-' || had.job_day || '-' || had.job_id;
+    end if;
+  end if;
+
+  -- A large payload goes apart, unless its day's partition has not been made (the daemon makes it): then it stays in the row.
+  apart := size > 1000 and to_regclass('tenure.payload_' || to_char(date '1970-01-01' + today, 'YYYYMMDD')) is not null;
+  insert into tenure.job (id, queue_id, state, priority, day, max_attempts, due_at, expires_at, created_at, updated_at, kind, tenant,
+                          payload_size, payload, payload_day, content_type, headers, idempotency_key)
+  values (new_id, q, case when due <= now() then 3 else 1 end, enqueue_bytes.priority, today, enqueue_bytes.max_attempts, due,
+          enqueue_bytes.expires_at, now(), now(), enqueue_bytes.kind, enqueue_bytes.tenant, size,
+          case when not apart then payload end, case when apart then today end, enqueue_bytes.content_type, enqueue_bytes.headers,
+          enqueue_bytes.idempotency_key);
+  if apart then
+    insert into tenure.payload (day, id, queue_id, data) values (today, new_id, q, payload);
+  end if;
+  if due <= now() then
+    insert into tenure.event (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, enqueued)
+    values (tenure.event_slot(), q, 1, enqueue_bytes.priority, 0, new_id, 0, new_id, 1, 1);
+  else
+    insert into tenure.event (slot, queue_id, type, scheduled, enqueued, due_at) values (tenure.event_slot(), q, 2, 1, 1, due);
+  end if;
+  return q || '-' || today || '-' || new_id;
+end $$;
+
+-- The same with a payload given as text, JSON unless said otherwise; stored as the bytes of that text, never reformatted.
+create function tenure.enqueue(
+  queue text, kind text, payload text default 'null', content_type text default 'application/json', priority int default 0,
+  due_at timestamptz default null, delay interval default null, headers jsonb default null, max_attempts int default null,
+  expires_at timestamptz default null, idempotency_key text default null, idempotency_retention interval default interval '24 hours',
+  tenant text default null)
+returns text language sql
+  return tenure.enqueue_bytes(queue, kind, convert_to(payload, 'UTF8'), content_type, priority, due_at, delay, headers, max_attempts,
+                              expires_at, idempotency_key, idempotency_retention, tenant);
+
+-- Completes a job under its lease, in the application's transaction: the job is completed if and only if that transaction
+-- commits. Raises SQLSTATE TN001 (the message begins with the reason: LEASE_LOST, JOB_CANCELLED, ALREADY_SETTLED, JOB_NOT_FOUND) when
+-- the token is not the job's current one, so that the transaction rolls back: that is the fence. Holds the job's row until the
+-- transaction ends. Returns the job's id.
+create function tenure.complete(lease_token text, result bytea default null, content_type text default 'application/octet-stream')
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  part text[] := regexp_match(lease_token, '^(\d+)-(\d+)-(\d+)\.(\d+)\.(\d+)\.([0-9a-f]{16})$');
+  q int;
+  of_id bigint;
+  num int;
+  claimed int;
+  secret bigint;
+  j tenure.job;
+  gone record;
+  kind text;
+begin
+  if part is null then
+    raise exception 'INVALID_FIELD: lease_token: is not a lease token; pass the lease_token of a claimed job unchanged'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  q := part[1]; of_id := part[3]; num := part[4]; claimed := part[5];
+  secret := ('x' || part[6])::bit(64)::bigint;
+  if length(complete.result) > 1048576 then
+    raise exception 'PAYLOAD_TOO_LARGE: result: must be at most 1048576 bytes' using errcode = 'invalid_parameter_value';
+  end if;
+
+  delete from tenure.job where id = of_id and queue_id = q and token = num and token_secret = secret and state + 0 = 4 returning * into j;
+  if not found then
+    select s.state, s.settled_token, s.settled_secret, s.settled_verb into gone from tenure.job s where s.id = of_id and s.queue_id = q;
+    if found then
+      if gone.settled_token = num and gone.settled_secret = secret and gone.settled_verb <> 6 then
+        raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', of_id using errcode = 'TN001';
+      end if;
+      raise exception 'LEASE_LOST: the lease of job % has ended; another worker may hold it now', of_id using errcode = 'TN001';
+    end if;
+    select h.state, h.token, h.token_secret, h.settled_verb into gone from (
+      select h.state, h.token, h.token_secret, h.settled_verb from tenure.history h
+      where h.id = of_id and h.ended_on >= date '1970-01-01' + claimed
+      union all
+      select h.state, h.token, h.token_secret, h.settled_verb from tenure.dead_letter h
+      where h.id = of_id and h.ended_on >= date '1970-01-01' + claimed
+    ) h;
+    if not found then
+      raise exception 'JOB_NOT_FOUND: there is no job %', of_id using errcode = 'TN001';
+    elsif gone.state = 8 then
+      raise exception 'JOB_CANCELLED: job % was cancelled', of_id using errcode = 'TN001';
+    elsif gone.token = num and gone.token_secret = secret and gone.settled_verb <> 6 then
+      raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', of_id using errcode = 'TN001';
+    end if;
+    raise exception 'LEASE_LOST: the lease of job % has ended', of_id using errcode = 'TN001';
+  end if;
+
+  perform tenure.ensure_day(tenure.today());
+  insert into tenure.history (ended_on, id, queue_id, state, priority, day, attempt, failures, crashes, releases, snoozes,
+    max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
+    ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
+    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
+    result, result_type)
+  values ((now() at time zone 'utc')::date, j.id, j.queue_id, 6, j.priority, j.day, j.attempt, j.failures, j.crashes, j.releases, j.snoozes,
+    j.max_attempts, j.crash_budget, j.token, j.token_secret, 1, j.worker, j.leased_at, j.due_at, j.expires_at, j.created_at, j.started_at,
+    now(), j.kind, j.tenant, j.payload_size, j.payload, j.payload_day, j.content_type, j.headers, j.backoff_initial_us,
+    j.backoff_multiplier, j.backoff_max_us, j.error_message, j.error_type, j.error_detail, j.error_attempt, j.error_at, j.effect_key,
+    j.retry_of, j.idempotency_key, complete.result, case when complete.result is not null then complete.content_type end);
+  insert into tenure.event (slot, queue_id, type, leased, completed) values (tenure.event_slot(), q, 2, -1, 1);
+  return q || '-' || j.day || '-' || j.id;
+end $$;
+
+comment on function tenure.enqueue is 'Enqueues a job in the caller''s transaction; returns its id';
+comment on function tenure.enqueue_bytes is 'tenure.enqueue for a payload of bytes';
+comment on function tenure.complete is 'Completes a leased job in the caller''s transaction, under its lease token';

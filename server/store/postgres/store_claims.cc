@@ -1,0 +1,300 @@
+// PostgresStore: claims and extends.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/base/status.h"
+#include "server/store/postgres/postgres_store.h"
+#include "statements.sql.h"
+
+namespace tenure::store::postgres {
+namespace {
+
+// One row sort of claim.sql each.
+enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2 };
+
+}  // namespace
+
+absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
+  struct Claimed {
+    ClaimResult result;
+    std::vector<int32_t> payload_days;
+  };
+  auto claimed = Run<Claimed>("claim", [&](Transaction& tx) -> absl::StatusOr<Claimed> {
+    Claimed out;
+    out.result.ranges.resize(batch.ranges.size());
+    std::vector<ClaimSlot> slots = batch.slots;
+    if (!batch.requests.empty()) {
+      Params requests;
+      requests.AddArray(batch.requests, [](const ClaimRequestKey& r) { return std::string_view(r.request_id); })
+          .AddArray(batch.requests, [](const ClaimRequestKey& r) { return absl::ToInt64Microseconds(r.keep); });
+      TENURE_ASSIGN_OR_RETURN(Result fresh, tx.Run(sql::kClaimRequest, requests));
+      std::set<std::string_view> won;
+      for (int row = 0; row < fresh.rows(); ++row) won.insert(fresh.Bytes(row, 0));
+      for (size_t i = 0; i < batch.requests.size(); ++i) {
+        if (!won.contains(batch.requests[i].request_id)) out.result.taken_requests.push_back(static_cast<int32_t>(i));
+      }
+      std::erase_if(slots, [&](const ClaimSlot& slot) {
+        return slot.request >= 0 && !won.contains(batch.requests[static_cast<size_t>(slot.request)].request_id);
+      });
+    }
+    if (slots.empty()) {
+      TENURE_RETURN_IF_ERROR(tx.Commit());
+      return out;
+    }
+    const std::vector<int64_t> secrets = Secrets(slots.size());
+    Params params;
+    params.Add(batch.queue)
+        .Add(batch.replica)
+        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.priority; })
+        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.rank; })
+        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.id; })
+        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.rank; })
+        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.id; })
+        .AddArray(batch.revisit)
+        .AddArray(slots, [](const ClaimSlot& s) { return s.worker + 1; })
+        .AddArray(slots, [](const ClaimSlot& s) { return absl::ToInt64Microseconds(s.lease); })
+        .AddArray(secrets)
+        .AddArray(batch.workers)
+        .Add(batch.max_bytes);
+    tx.Queue(sql::kLockQueueShared, Params().Add(batch.queue));
+    const bool granting = !batch.requests.empty();
+    auto answer = granting ? tx.Run(sql::kClaim, params) : tx.RunAndCommit(sql::kClaim, params);
+    if (!answer.ok()) return answer.status();
+    const Result& rows = *answer;
+    const JobReader reader(rows);
+    const int sort = rows.Column("row_sort"), slot = rows.Column("slot"), id = rows.Column("id");
+    const int range_no = rows.Column("range_no"), keys = rows.Column("keys"), last_rank = rows.Column("last_rank");
+    int64_t read = 0;
+    size_t furthest = 0;
+    for (int row = 0; row < rows.rows(); ++row) {
+      switch (rows.Int(row, sort)) {
+        case kLeased: {
+          ClaimedJob job = reader.ReadClaimed(row);
+          job.job.id.queue = job.token.job.queue = batch.queue;
+          const size_t at = static_cast<size_t>(rows.Int(row, slot) - 1);
+          // Back from the slots that were offered to those that the caller numbered.
+          job.slot = static_cast<int32_t>(at);
+          out.payload_days.push_back(reader.PayloadDay(row));
+          out.result.jobs.push_back(std::move(job));
+          break;
+        }
+        case kMissed:
+          out.result.missed.push_back(rows.Int(row, id));
+          break;
+        default: {
+          read += rows.Int(row, keys);
+          const size_t no = static_cast<size_t>(rows.Int(row, range_no));
+          if (no == 0) break;  // The single ids.
+          furthest = std::max(furthest, no);
+          out.result.ranges[no - 1].last = Key{rows.Int(row, last_rank), rows.Int(row, id)};
+        }
+      }
+    }
+    // All stretches were read to their ends, unless the statement had as many keys as it wanted: then those before the one it
+    // stopped in were, and those after it were not begun.
+    const bool stopped = read >= static_cast<int64_t>(slots.size());
+    for (size_t i = 0; i < out.result.ranges.size(); ++i) out.result.ranges[i].exhausted = !stopped || i + 1 < furthest;
+    if (granting) {
+      struct Grant {
+        std::string_view request;
+        const ClaimedJob* job;
+      };
+      std::vector<Grant> grants;
+      for (const ClaimedJob& job : out.result.jobs) {
+        const int32_t request = slots[static_cast<size_t>(job.slot)].request;
+        if (request >= 0) grants.push_back({batch.requests[static_cast<size_t>(request)].request_id, &job});
+      }
+      Params granted;
+      granted.Add(batch.queue)
+          .AddArray(grants, [](const Grant& g) { return g.request; })
+          .AddArray(grants, [](const Grant& g) { return g.job->job.id.seq; })
+          .AddArray(grants, [](const Grant& g) { return g.job->token.number; })
+          .AddArray(grants, [](const Grant& g) { return g.job->token.secret; });
+      auto done = tx.RunAndCommit(sql::kClaimGrant, granted);
+      if (!done.ok()) return done.status();
+    }
+    // Slots were renumbered when some were taken out; tell the caller its own numbers.
+    std::vector<int32_t> original;
+    for (size_t i = 0, kept = 0; i < batch.slots.size() && kept < slots.size(); ++i) {
+      const ClaimSlot& s = batch.slots[i];
+      const bool taken = s.request >= 0 && std::find(out.result.taken_requests.begin(), out.result.taken_requests.end(), s.request) !=
+                                               out.result.taken_requests.end();
+      if (!taken) {
+        original.push_back(static_cast<int32_t>(i));
+        ++kept;
+      }
+    }
+    for (ClaimedJob& job : out.result.jobs) job.slot = original[static_cast<size_t>(job.slot)];
+    return out;
+  });
+  if (!claimed.ok()) return claimed.status();
+  std::vector<Job*> jobs;
+  for (ClaimedJob& job : claimed->result.jobs) jobs.push_back(&job.job);
+  TENURE_RETURN_IF_ERROR(FetchPayloads(jobs, claimed->payload_days));
+  return std::move(claimed->result);
+}
+
+absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t queue, int32_t replica, std::string_view worker,
+                                                                         absl::Duration lease, std::string_view request_id,
+                                                                         std::span<const JobId> ids) {
+  std::vector<int64_t> seqs;
+  int32_t earliest = std::numeric_limits<int32_t>::max();
+  for (const JobId& id : ids) {
+    seqs.push_back(id.seq);
+    earliest = std::min(earliest, id.day);
+  }
+  std::sort(seqs.begin(), seqs.end());
+  seqs.erase(std::unique(seqs.begin(), seqs.end()), seqs.end());
+  std::map<int64_t, NamedClaimOutcome> outcomes;
+  std::map<int64_t, int32_t> payload_days;
+  auto claimed = Run<bool>("claim_named", [&](Transaction& tx) -> absl::StatusOr<bool> {
+    outcomes.clear();
+    payload_days.clear();
+    if (!request_id.empty()) {
+      const std::vector<std::string> request{std::string(request_id)};
+      const std::vector<int64_t> keep{absl::ToInt64Microseconds(lease)};
+      TENURE_ASSIGN_OR_RETURN(Result fresh, tx.Run(sql::kClaimRequest, Params().AddArray(request).AddArray(keep)));
+      if (fresh.rows() == 0) return false;
+    }
+    Params params;
+    params.Add(queue).Add(replica).Add(worker).Add(absl::ToInt64Microseconds(lease)).AddArray(seqs).AddArray(Secrets(seqs.size()));
+    tx.Queue(sql::kLockQueueShared, Params().Add(queue));
+    TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kClaimNamed, params));
+    const JobReader reader(rows);
+    std::vector<const ClaimedJob*> got;
+    for (int row = 0; row < rows.rows(); ++row) {
+      ClaimedJob job = reader.ReadClaimed(row);
+      payload_days[job.job.id.seq] = reader.PayloadDay(row);
+      NamedClaimOutcome& outcome = outcomes[job.job.id.seq];
+      outcome.job = std::move(job);
+      got.push_back(&*outcome.job);
+    }
+    if (!request_id.empty() && !got.empty()) {
+      Params granted;
+      granted.Add(queue)
+          .AddArray(got, [&](const ClaimedJob*) { return request_id; })
+          .AddArray(got, [](const ClaimedJob* j) { return j->job.id.seq; })
+          .AddArray(got, [](const ClaimedJob* j) { return j->token.number; })
+          .AddArray(got, [](const ClaimedJob* j) { return j->token.secret; });
+      auto done = tx.RunAndCommit(sql::kClaimGrant, granted);
+      if (!done.ok()) return done.status();
+    } else {
+      TENURE_RETURN_IF_ERROR(tx.Commit());
+    }
+    return true;
+  });
+  if (!claimed.ok()) return claimed.status();
+  if (!*claimed) {
+    return MakeError(absl::StatusCode::kAlreadyExists, "REQUEST_REPLAYED", "request_id: an earlier claim has used it");
+  }
+  std::vector<Job*> jobs;
+  std::vector<int32_t> days;
+  for (auto& [seq, outcome] : outcomes) {
+    jobs.push_back(&outcome.job->job);
+    days.push_back(payload_days[seq]);
+  }
+  TENURE_RETURN_IF_ERROR(FetchPayloads(jobs, days));
+
+  std::vector<int64_t> missing;
+  for (int64_t seq : seqs) {
+    if (!outcomes.contains(seq)) missing.push_back(seq);
+  }
+  if (!missing.empty()) {
+    TENURE_ASSIGN_OR_RETURN(Result live, RunOne("find_live", sql::kFindLive, Params().Add(queue).AddArray(missing)));
+    const JobReader reader(live);
+    for (int row = 0; row < live.rows(); ++row) {
+      const Job job = reader.Read(row);
+      absl::Status& refusal = outcomes[job.id.seq].refusal;
+      if (job.lease) {
+        refusal = MakeError(absl::StatusCode::kFailedPrecondition, "LEASE_HELD",
+                            absl::StrCat("job ", job.id.ToString(), " is held by ", job.lease->worker, " until ",
+                                         absl::FormatTime(job.lease->expires, absl::UTCTimeZone()), " (token ", job.lease->number, ")"),
+                            {{"job_id", job.id.ToString()},
+                             {"holder", job.lease->worker},
+                             {"until", absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", job.lease->expires, absl::UTCTimeZone())},
+                             {"token_number", std::to_string(job.lease->number)}});
+      } else {
+        refusal = MakeError(absl::StatusCode::kFailedPrecondition, "NOT_READY",
+                            absl::StrCat("job ", job.id.ToString(),
+                                         job.state == JobState::kScheduled
+                                             ? absl::StrCat(" is scheduled for ", absl::FormatTime(job.due, absl::UTCTimeZone()),
+                                                            "; retry it to make it due now")
+                                             : std::string(" is not claimable now: its queue is paused, or another transaction holds it")),
+                            {{"job_id", job.id.ToString()}});
+      }
+    }
+    constexpr int32_t kDaysTo2000 = 10957;
+    TENURE_ASSIGN_OR_RETURN(Result ended,
+                            RunOne("resolve_ended", sql::kResolveEnded, Params().AddArray(missing).Add(earliest - kDaysTo2000)));
+    for (int row = 0; row < ended.rows(); ++row) {
+      const int64_t seq = ended.Int(row, 0);
+      outcomes[seq].refusal = MakeError(absl::StatusCode::kFailedPrecondition, "ALREADY_SETTLED",
+                                        "the job has ended; retry it to make a new job of it");
+    }
+  }
+  std::vector<NamedClaimOutcome> result;
+  for (const JobId& id : ids) {
+    auto outcome = outcomes.find(id.seq);
+    if (outcome == outcomes.end()) {
+      result.emplace_back();
+      result.back().refusal = MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                                        absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),
+                                        {{"job_id", id.ToString()}});
+    } else {
+      result.push_back(outcome->second);
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<std::optional<std::vector<ClaimedJob>>> PostgresStore::FindClaim(std::string_view request_id) {
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("find_claim", sql::kFindClaim, Params().Add(request_id)));
+  if (rows.rows() == 0) return std::optional<std::vector<ClaimedJob>>();
+  std::vector<ClaimedJob> jobs;
+  std::vector<int32_t> days;
+  const JobReader reader(rows);
+  const int id = rows.Column("id");
+  for (int row = 0; row < rows.rows(); ++row) {
+    if (rows.IsNull(row, id)) continue;
+    jobs.push_back(reader.ReadClaimed(row));
+    days.push_back(reader.PayloadDay(row));
+  }
+  std::vector<Job*> pointers;
+  for (ClaimedJob& job : jobs) pointers.push_back(&job.job);
+  TENURE_RETURN_IF_ERROR(FetchPayloads(pointers, days));
+  return std::optional<std::vector<ClaimedJob>>(std::move(jobs));
+}
+
+absl::StatusOr<std::vector<ExtendOutcome>> PostgresStore::Extend(int32_t queue, std::span<const ExtendItem> items) {
+  // Sorted by id, one item a job; a second item for the same job is left unresolved and comes again.
+  std::map<int64_t, size_t> by_id;
+  for (size_t i = 0; i < items.size(); ++i) by_id.try_emplace(items[i].token.job.seq, i);
+  std::vector<const ExtendItem*> sorted;
+  for (const auto& [unused, at] : by_id) sorted.push_back(&items[at]);
+  Params params;
+  params.Add(queue)
+      .AddArray(sorted, [](const ExtendItem* i) { return i->token.job.seq; })
+      .AddArray(sorted, [](const ExtendItem* i) { return i->token.number; })
+      .AddArray(sorted, [](const ExtendItem* i) { return i->token.secret; })
+      .AddArray(sorted, [](const ExtendItem* i) {
+        return i->duration ? std::optional<int64_t>(absl::ToInt64Microseconds(*i->duration)) : std::nullopt;
+      })
+      .AddArray(sorted, [](const ExtendItem* i) { return i->progress ? std::optional(i->progress->fraction) : std::nullopt; })
+      .AddArray(sorted, [](const ExtendItem* i) {
+        return i->progress && !i->progress->message.empty() ? std::optional(std::string_view(i->progress->message)) : std::nullopt;
+      });
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("extend", sql::kExtend, params));
+  std::vector<ExtendOutcome> outcomes(items.size());
+  for (int row = 0; row < rows.rows(); ++row) {
+    ExtendOutcome& outcome = outcomes[by_id.at(rows.Int(row, 0))];
+    outcome.state = TokenState::kWon;
+    outcome.expires = rows.Time(row, 1);
+    outcome.remaining = absl::Seconds(rows.Double(row, 2));
+  }
+  return outcomes;
+}
+
+}  // namespace tenure::store::postgres

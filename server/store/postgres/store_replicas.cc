@@ -1,0 +1,161 @@
+// PostgresStore: replicas of the daemon, leaders of background workers, client workers, and the database itself.
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "server/base/status.h"
+#include "server/store/postgres/migrator.h"
+#include "server/store/postgres/postgres_store.h"
+#include "statements.sql.h"
+
+namespace tenure::store::postgres {
+namespace {
+
+// How long a replica lives without a heartbeat when it registers; Heartbeat then says its own.
+constexpr absl::Duration kFirstLease = absl::Seconds(10);
+
+absl::Status TermOver(const Fence& fence) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER",
+                   absl::StrCat("term ", fence.term, " of background worker ", fence.worker, " is over"));
+}
+
+}  // namespace
+
+absl::StatusOr<int32_t> PostgresStore::RegisterReplica(std::string_view name, std::string_view version) {
+  Params params;
+  params.Add(name).Add(version).Add(absl::ToInt64Microseconds(kFirstLease));
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("register_replica", sql::kRegisterReplica, params));
+  return rows.Int32(0, 0);
+}
+
+absl::Status PostgresStore::Heartbeat(int32_t replica, bool draining, absl::Duration lease) {
+  const auto backends = pool_.Backends();
+  Params params;
+  params.Add(replica)
+      .Add(absl::ToInt64Microseconds(lease))
+      .Add(draining)
+      .AddArray(backends, [](const auto& b) { return b.first; })
+      .AddArray(backends, [](const auto& b) { return b.second; });
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("heartbeat", sql::kHeartbeat, params));
+  if (rows.rows() == 0) {
+    return MakeError(absl::StatusCode::kNotFound, "REPLICA_LOST", "this replica's own lease ran out; it registers anew");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PostgresStore::UnregisterReplica(int32_t replica) {
+  return RunOne("unregister_replica", sql::kUnregisterReplica, Params().Add(replica)).status();
+}
+
+absl::StatusOr<std::vector<ReplicaRow>> PostgresStore::ListReplicas() {
+  TENURE_ASSIGN_OR_RETURN(Result r, RunOne("list_replicas", sql::kListReplicas, Params()));
+  std::vector<ReplicaRow> replicas;
+  for (int row = 0; row < r.rows(); ++row) {
+    ReplicaRow replica;
+    replica.id = r.Int(row, r.Column("id"));
+    replica.name = r.Text(row, r.Column("name"));
+    replica.version = r.Text(row, r.Column("version"));
+    replica.started = r.Time(row, r.Column("started_at"));
+    replica.heartbeat = r.Time(row, r.Column("heartbeat_at"));
+    replica.draining = r.Bool(row, r.Column("draining"));
+    replica.alive = r.Bool(row, r.Column("alive"));
+    replica.leads = r.TextArray(row, r.Column("leads"));
+    replicas.push_back(std::move(replica));
+  }
+  return replicas;
+}
+
+absl::StatusOr<int> PostgresStore::EvictReplicas(const Fence& fence) {
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("evict_replicas", sql::kEvictReplicas, Params().Add(fence.worker).Add(fence.term)));
+  return rows.Int32(0, 0);
+}
+
+absl::Status PostgresStore::RecordOutage(absl::Duration length) {
+  return RunOne("record_outage", sql::kRecordOutage, Params().Add(absl::ToInt64Microseconds(length))).status();
+}
+
+absl::StatusOr<std::optional<Fence>> PostgresStore::AcquireLeader(std::string_view worker, int32_t replica, absl::Duration lease) {
+  Params params;
+  params.Add(worker).Add(replica).Add(absl::ToInt64Microseconds(lease));
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("acquire_leader", sql::kAcquireLeader, params));
+  if (rows.rows() == 0) return std::optional<Fence>();
+  return std::optional<Fence>(Fence{std::string(worker), rows.Int(0, 0)});
+}
+
+absl::Status PostgresStore::RenewLeader(const Fence& fence, absl::Duration lease) {
+  Params params;
+  params.Add(fence.worker).Add(fence.term).Add(absl::ToInt64Microseconds(lease));
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("renew_leader", sql::kRenewLeader, params));
+  return rows.rows() > 0 ? absl::OkStatus() : TermOver(fence);
+}
+
+absl::Status PostgresStore::ReleaseLeader(const Fence& fence) {
+  return RunOne("release_leader", sql::kReleaseLeader, Params().Add(fence.worker).Add(fence.term)).status();
+}
+
+absl::Status PostgresStore::ReportRun(std::string_view worker, const RunReport& report) {
+  Params params;
+  params.Add(worker).Add(report.ok).Add(report.error).Add(report.restarted).Add(report.runs);
+  return RunOne("report_run", sql::kReportRun, params).status();
+}
+
+absl::StatusOr<std::vector<BackgroundRow>> PostgresStore::ListBackground() {
+  TENURE_ASSIGN_OR_RETURN(Result r, RunOne("list_background", sql::kListBackground, Params()));
+  std::vector<BackgroundRow> workers;
+  for (int row = 0; row < r.rows(); ++row) {
+    workers.push_back({r.Text(row, 0), r.Text(row, 1), r.Int(row, 2), r.OptionalTime(row, 3), r.OptionalTime(row, 4), r.Text(row, 5),
+                       r.Int(row, 6), r.Int(row, 7)});
+  }
+  return workers;
+}
+
+absl::Status PostgresStore::RecordWorkers(std::span<const WorkerSeen> workers) {
+  std::map<std::string, std::string> sorted;
+  for (const WorkerSeen& worker : workers) sorted[worker.worker] = absl::StrJoin(worker.queues, ",");
+  Params params;
+  params.AddArray(sorted, [](const auto& w) { return std::string_view(w.first); })
+      .AddArray(sorted, [](const auto& w) { return std::string_view(w.second); });
+  return RunOne("record_workers", sql::kRecordWorkers, params).status();
+}
+
+absl::StatusOr<std::vector<WorkerRow>> PostgresStore::ListWorkers(std::string_view after, int limit) {
+  TENURE_ASSIGN_OR_RETURN(Result r, RunOne("list_workers", sql::kListWorkers, Params().Add(after).Add(static_cast<int64_t>(limit))));
+  std::vector<WorkerRow> workers;
+  for (int row = 0; row < r.rows(); ++row) {
+    workers.push_back({r.Text(row, 0), r.Time(row, 1), r.Int32(row, 3), r.TextArray(row, 2)});
+  }
+  return workers;
+}
+
+absl::StatusOr<DatabaseInfo> PostgresStore::Inspect() {
+  const absl::Time before = absl::Now();
+  TENURE_ASSIGN_OR_RETURN(Result r, RunOne("inspect", sql::kInspect, Params()));
+  const absl::Time after = absl::Now();
+  DatabaseInfo info;
+  info.version = r.Text(0, r.Column("version"));
+  info.version_number = r.Int32(0, r.Column("version_number"));
+  info.role = r.Text(0, r.Column("role"));
+  info.pooled = pool_.pooled();
+  info.schema_version = r.Int32(0, r.Column("schema_version"));
+  info.synchronous_commit = r.Bool(0, r.Column("synchronous_commit"));
+  const int oldest = r.Column("oldest_age");
+  if (!r.IsNull(0, oldest)) {
+    info.oldest_transaction = absl::Seconds(r.Double(0, oldest));
+    info.oldest_transaction_holder = r.Text(0, r.Column("oldest_holder"));
+  }
+  info.clock_difference = r.Time(0, r.Column("clock")) - (before + (after - before) / 2);
+  info.dead_tuples = r.Int(0, r.Column("dead"));
+  info.live_tuples = r.Int(0, r.Column("live"));
+  return info;
+}
+
+absl::Status PostgresStore::Ping() {
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("ping", sql::kPing, Params()));
+  if (rows.Int(0, 0) < kRequiredSchema) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "SCHEMA_TOO_OLD",
+                     absl::StrCat("the database schema is at version ", rows.Int(0, 0), ", this daemon needs ", kRequiredSchema,
+                                  "; run `tenured migrate up`"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tenure::store::postgres

@@ -1,0 +1,339 @@
+// PostgresStore: what ends a lease: Complete, Fail, Release, Snooze, and leases that run out.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/store/postgres/postgres_store.h"
+#include "statements.sql.h"
+
+namespace tenure::store::postgres {
+namespace {
+
+constexpr int32_t kDaysTo2000 = 10957;
+
+// Items sorted by job, one a job: rows are locked in one order by everybody, and a row's place in the arrays is found by
+// binary search. A second item for a job stays kUnresolved, and is then looked up like any other.
+template <typename Item>
+class Sorted {
+ public:
+  explicit Sorted(std::span<const Item> items) {
+    for (size_t i = 0; i < items.size(); ++i) by_id_.try_emplace(items[i].token.job.seq, i);
+    for (const auto& [unused, at] : by_id_) items_.push_back(&items[at]);
+  }
+  const std::vector<const Item*>& items() const { return items_; }
+  size_t IndexOf(int64_t id) const { return by_id_.at(id); }
+
+  void AddTokens(Params& params) const {
+    params.AddArray(items_, [](const Item* i) { return i->token.job.seq; })
+        .AddArray(items_, [](const Item* i) { return i->token.number; })
+        .AddArray(items_, [](const Item* i) { return i->token.secret; });
+  }
+
+ private:
+  std::map<int64_t, size_t> by_id_;
+  std::vector<const Item*> items_;
+};
+
+void AddToRange(std::map<int16_t, ReadyRange>& ranges, int32_t queue, int16_t priority, Key key) {
+  auto [range, fresh] = ranges.try_emplace(priority);
+  if (fresh) range->second = {queue, priority, key, key, 0};
+  range->second.low = std::min(range->second.low, key);
+  range->second.high = std::max(range->second.high, key);
+  ++range->second.count;
+}
+
+// Rows of fail.sql and give_back.sql.
+template <typename Item>
+void ReadSettled(const Result& rows, int32_t queue, const Sorted<Item>& sorted, SettleResult& result) {
+  const int id = rows.Column("id"), state = rows.Column("state"), priority = rows.Column("priority"), rank = rows.Column("rank"),
+            due = rows.Column("due_at"), due_in = rows.Column("due_in"), xid = rows.Column("xid");
+  std::map<int16_t, ReadyRange> ready;
+  for (int row = 0; row < rows.rows(); ++row) {
+    SettleOutcome& outcome = result.items[sorted.IndexOf(rows.Int(row, id))];
+    outcome.state = TokenState::kWon;
+    outcome.job_state = static_cast<JobState>(rows.Int(row, state));
+    outcome.due = rows.OptionalTime(row, due);
+    result.xid = static_cast<uint64_t>(rows.Int(row, xid));
+    if (outcome.job_state == JobState::kReady) {
+      AddToRange(ready, queue, static_cast<int16_t>(rows.Int(row, priority)), {rows.Int(row, rank), rows.Int(row, id)});
+    } else if (outcome.job_state == JobState::kScheduled) {
+      const absl::Duration from_now = absl::Seconds(rows.Double(row, due_in));
+      if (!result.earliest_due || from_now < *result.earliest_due) result.earliest_due = from_now;
+    }
+  }
+  for (const auto& [unused, range] : ready) result.ready.push_back(range);
+}
+
+}  // namespace
+
+absl::StatusOr<SettleResult> PostgresStore::Complete(int32_t queue, std::span<const CompleteItem> items) {
+  const Sorted<CompleteItem> sorted(items);
+  const bool follow_ups = std::any_of(items.begin(), items.end(), [](const CompleteItem& i) { return !i.follow_ups.empty(); });
+  Params params;
+  params.Add(queue);
+  sorted.AddTokens(params);
+  params.AddByteaArray(sorted.items(), [](const CompleteItem* i) {
+          return i->result ? std::optional(std::string_view(i->result->data)) : std::nullopt;
+        })
+      .AddArray(sorted.items(), [](const CompleteItem* i) {
+        return i->result && !i->result->content_type.empty() ? std::optional(std::string_view(i->result->content_type)) : std::nullopt;
+      });
+  return Run<SettleResult>("complete", [&](Transaction& tx) -> absl::StatusOr<SettleResult> {
+    SettleResult result;
+    result.items.resize(items.size());
+    auto rows = follow_ups ? tx.Run(sql::kComplete, params) : tx.RunAndCommit(sql::kComplete, params);
+    if (!rows.ok()) return rows.status();
+    // Follow-ups of the items that won, one statement a queue, in the transaction that completes.
+    std::map<int32_t, std::vector<std::pair<size_t, const NewJob*>>> next;
+    for (int row = 0; row < rows->rows(); ++row) {
+      const size_t at = sorted.IndexOf(rows->Int(row, 0));
+      result.xid = static_cast<uint64_t>(rows->Int(row, 1));
+      result.items[at].state = TokenState::kWon;
+      result.items[at].job_state = JobState::kCompleted;
+      result.items[at].follow_ups.resize(items[at].follow_ups.size());
+      for (const FollowUp& follow_up : items[at].follow_ups) next[follow_up.queue].emplace_back(at, &follow_up.job);
+    }
+    if (!follow_ups) return result;
+    std::map<size_t, std::map<int32_t, std::vector<JobId>>> made;  // Item, queue: ids in order.
+    for (const auto& [to, jobs] : next) {
+      std::vector<const NewJob*> specs;
+      std::vector<std::string> keys, prints, retry_of(jobs.size());
+      // A follow-up is keyed by its position under the token that enqueues it; the token can win only once.
+      for (const auto& [at, job] : jobs) {
+        specs.push_back(job);
+        keys.push_back(absl::StrCat("next/", items[at].token.job.ToString(), "/", items[at].token.number, "/", keys.size()));
+        prints.emplace_back("-");
+      }
+      TENURE_ASSIGN_OR_RETURN(EnqueueResult enqueued, EnqueueKeyedScoped(tx, to, 1, specs, keys, prints, retry_of, false));
+      for (size_t i = 0; i < jobs.size(); ++i) made[jobs[i].first][to].push_back(enqueued.jobs[i].id);
+      result.ready.insert(result.ready.end(), enqueued.ready.begin(), enqueued.ready.end());
+      if (enqueued.earliest_due && (!result.earliest_due || *enqueued.earliest_due < *result.earliest_due)) {
+        result.earliest_due = enqueued.earliest_due;
+      }
+    }
+    TENURE_RETURN_IF_ERROR(tx.Commit());
+    for (auto& [at, by_queue] : made) {
+      std::map<int32_t, size_t> taken;
+      for (size_t i = 0; i < items[at].follow_ups.size(); ++i) {
+        const int32_t to = items[at].follow_ups[i].queue;
+        result.items[at].follow_ups[i] = by_queue[to][taken[to]++];
+      }
+    }
+    return result;
+  });
+}
+
+absl::StatusOr<SettleResult> PostgresStore::Fail(int32_t queue, std::span<const FailItem> items) {
+  const Sorted<FailItem> sorted(items);
+  Params params;
+  params.Add(queue);
+  sorted.AddTokens(params);
+  params.AddArray(sorted.items(), [](const FailItem* i) { return std::string_view(i->error.message); })
+      .AddArray(sorted.items(), [](const FailItem* i) { return std::string_view(i->error.type); })
+      .AddArray(sorted.items(), [](const FailItem* i) { return std::string_view(i->error.detail); })
+      .AddArray(sorted.items(), [](const FailItem* i) { return i->non_retryable; })
+      .AddArray(sorted.items(), [](const FailItem* i) {
+        return i->retry_after ? std::optional<int64_t>(absl::ToInt64Microseconds(*i->retry_after)) : std::nullopt;
+      });
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("fail", sql::kFail, params));
+  SettleResult result;
+  result.items.resize(items.size());
+  ReadSettled(rows, queue, sorted, result);
+  return result;
+}
+
+absl::StatusOr<SettleResult> PostgresStore::GiveBack(int32_t queue, Verb verb, std::span<const GiveBackItem> items) {
+  const Sorted<GiveBackItem> sorted(items);
+  Params params;
+  params.Add(queue);
+  sorted.AddTokens(params);
+  params.Add(static_cast<int32_t>(verb)).AddArray(sorted.items(), [](const GiveBackItem* i) {
+    return absl::ToInt64Microseconds(i->delay);
+  });
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne(verb == Verb::kRelease ? "release" : "snooze", sql::kGiveBack, params));
+  SettleResult result;
+  result.items.resize(items.size());
+  ReadSettled(rows, queue, sorted, result);
+  return result;
+}
+
+absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t queue, Verb verb,
+                                                                        std::span<const LeaseToken> tokens) {
+  std::vector<int64_t> ids;
+  int32_t earliest = std::numeric_limits<int32_t>::max();
+  for (const LeaseToken& token : tokens) {
+    ids.push_back(token.job.seq);
+    earliest = std::min(earliest, token.claim_day);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  TENURE_ASSIGN_OR_RETURN(Result live, RunOne("resolve_live", sql::kResolveLive, Params().Add(queue).AddArray(ids)));
+  std::map<int64_t, int> live_rows;
+  for (int row = 0; row < live.rows(); ++row) live_rows[live.Int(row, 0)] = row;
+  std::vector<int64_t> absent;
+  for (int64_t id : ids) {
+    if (!live_rows.contains(id)) absent.push_back(id);
+  }
+  std::map<int64_t, int> ended_rows;
+  Result ended;
+  if (!absent.empty()) {
+    TENURE_ASSIGN_OR_RETURN(
+        ended, RunOne("resolve_ended", sql::kResolveEnded, Params().AddArray(absent).Add(earliest - kDaysTo2000)));
+    for (int row = 0; row < ended.rows(); ++row) ended_rows[ended.Int(row, 0)] = row;
+  }
+
+  // What a token that a verb settled answers to another call: the same verb is a replay.
+  auto settled_by = [verb](Verb by) {
+    if (by == verb) return TokenState::kReplayed;
+    if (by == Verb::kCancel) return TokenState::kCancelled;
+    if (by == Verb::kReap) return TokenState::kLeaseLost;
+    return TokenState::kAlreadySettled;
+  };
+  std::vector<ResolvedToken> resolved(tokens.size());
+  const int state = live.Column("state"), number = live.Column("token"), secret = live.Column("token_secret"),
+            settled_number = live.Column("settled_token"), settled_secret = live.Column("settled_secret"),
+            settled_verb = live.Column("settled_verb"), due = live.Column("due_at");
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const LeaseToken& token = tokens[i];
+    ResolvedToken& answer = resolved[i];
+    if (auto row = live_rows.find(token.job.seq); row != live_rows.end()) {
+      const JobState job_state = static_cast<JobState>(live.Int(row->second, state));
+      if (job_state == JobState::kLeased && live.Int(row->second, number) == token.number &&
+          live.Int(row->second, secret) == token.secret) {
+        answer.state = TokenState::kCurrent;
+      } else if (live.Int(row->second, settled_number) == token.number && live.Int(row->second, settled_secret) == token.secret) {
+        answer.state = settled_by(static_cast<Verb>(live.Int(row->second, settled_verb)));
+        answer.job_state = job_state;
+        answer.due = live.OptionalTime(row->second, due);
+      } else {
+        answer.state = TokenState::kLeaseLost;
+      }
+    } else if (auto gone = ended_rows.find(token.job.seq); gone != ended_rows.end()) {
+      const int at = gone->second;
+      answer.job_state = static_cast<JobState>(ended.Int(at, 1));
+      if (ended.Int(at, 2) == token.number && ended.Int(at, 3) == token.secret) {
+        answer.state = settled_by(static_cast<Verb>(ended.Int(at, 4)));
+      } else {
+        // Not the lease that ended it, so it was lost before; a cancelled job is told as such all the same.
+        answer.state = answer.job_state == JobState::kCancelled ? TokenState::kCancelled : TokenState::kLeaseLost;
+      }
+    } else {
+      answer.state = TokenState::kJobNotFound;
+    }
+  }
+  return resolved;
+}
+
+namespace {
+
+Params ReapParams(int32_t queue, std::vector<LeaseRef> leases, const Fence* fence) {
+  std::sort(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id < b.id; });
+  leases.erase(std::unique(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id == b.id; }), leases.end());
+  Params params;
+  params.Add(queue)
+      .AddArray(leases, [](const LeaseRef& l) { return l.id; })
+      .AddArray(leases, [](const LeaseRef& l) { return l.number; });
+  if (fence != nullptr) {
+    params.Add(fence->worker).Add(fence->term);
+  } else {
+    params.AddNull().AddNull();
+  }
+  return params;
+}
+
+void ReadReaped(const Result& rows, int32_t queue, std::map<int64_t, Reaped>& reaped, std::vector<ReadyRange>* ready) {
+  const int over = rows.Column("over"), discarded = rows.Column("discarded"), forgiven = rows.Column("forgiven"),
+            priority = rows.Column("priority"), rank = rows.Column("rank"), remaining = rows.Column("remaining");
+  std::map<int16_t, ReadyRange> ranges;
+  for (int row = 0; row < rows.rows(); ++row) {
+    Reaped& one = reaped[rows.Int(row, 0)];
+    one.id = rows.Int(row, 0);
+    if (!rows.Bool(row, over)) {
+      one.remaining = absl::Seconds(rows.Double(row, remaining));
+      continue;
+    }
+    one.discarded = rows.Bool(row, discarded);
+    one.forgiven = rows.Bool(row, forgiven);
+    if (!one.discarded) AddToRange(ranges, queue, static_cast<int16_t>(rows.Int(row, priority)), {rows.Int(row, rank), one.id});
+  }
+  for (const auto& [unused, range] : ranges) ready->push_back(range);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Reaped>> PostgresStore::Reap(int32_t queue, std::span<const LeaseRef> leases,
+                                                        std::vector<ReadyRange>* ready) {
+  std::map<int64_t, Reaped> reaped;
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, {leases.begin(), leases.end()}, nullptr)));
+  ReadReaped(rows, queue, reaped, ready);
+  std::vector<int64_t> absent;
+  for (const LeaseRef& lease : leases) {
+    if (!reaped.contains(lease.id)) absent.push_back(lease.id);
+  }
+  std::map<int64_t, int32_t> still_leased;
+  if (!absent.empty()) {
+    TENURE_ASSIGN_OR_RETURN(Result live, RunOne("resolve_live", sql::kResolveLive, Params().Add(queue).AddArray(absent)));
+    for (int row = 0; row < live.rows(); ++row) {
+      if (static_cast<JobState>(live.Int(row, 1)) == JobState::kLeased) still_leased[live.Int(row, 0)] = live.Int32(row, 2);
+    }
+  }
+  std::vector<Reaped> answers;
+  for (const LeaseRef& lease : leases) {
+    if (auto one = reaped.find(lease.id); one != reaped.end()) {
+      answers.push_back(one->second);
+      continue;
+    }
+    Reaped answer;
+    answer.id = lease.id;
+    auto held = still_leased.find(lease.id);
+    answer.locked = held != still_leased.end() && held->second == lease.number;
+    answer.gone = !answer.locked;
+    answers.push_back(answer);
+  }
+  return answers;
+}
+
+absl::StatusOr<std::vector<LeaseRemaining>> PostgresStore::ListLeases(int32_t replica) {
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_leases", sql::kListLeases, Params().Add(replica)));
+  std::vector<LeaseRemaining> leases;
+  for (int row = 0; row < rows.rows(); ++row) {
+    leases.push_back({{rows.Int32(row, 0), rows.Int(row, 1), rows.Int32(row, 2)}, absl::Seconds(rows.Double(row, 3))});
+  }
+  return leases;
+}
+
+absl::StatusOr<RecoverResult> PostgresStore::Recover(const Fence& fence, int limit) {
+  TENURE_ASSIGN_OR_RETURN(Result orphans, RunOne("list_orphans", sql::kListOrphans, Params().Add(static_cast<int64_t>(limit))));
+  RecoverResult result;
+  result.more = orphans.rows() >= limit;
+  std::map<int32_t, std::vector<LeaseRef>> due;
+  for (int row = 0; row < orphans.rows(); ++row) {
+    const absl::Duration remaining = absl::Seconds(orphans.Double(row, 3));
+    if (remaining > absl::ZeroDuration()) {
+      if (!result.next_expiry || remaining < *result.next_expiry) result.next_expiry = remaining;
+      result.more = false;  // They come in the order of their ends: the rest has time yet.
+      continue;
+    }
+    due[orphans.Int32(row, 0)].push_back({orphans.Int32(row, 0), orphans.Int(row, 1), orphans.Int32(row, 2)});
+  }
+  int progress = 0;
+  for (const auto& [queue, leases] : due) {
+    std::map<int64_t, Reaped> reaped;
+    TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, leases, &fence)));
+    ReadReaped(rows, queue, reaped, &result.ready);
+    for (const auto& [unused, one] : reaped) {
+      if (one.remaining) {
+        if (!result.next_expiry || *one.remaining < *result.next_expiry) result.next_expiry = *one.remaining;
+        continue;
+      }
+      ++progress;
+      ++(one.discarded ? result.discarded : result.recovered);
+    }
+  }
+  // A page on which nothing could be done (locked rows, or forgiven ones with time left) would come again at once.
+  if (progress == 0) result.more = false;
+  return result;
+}
+
+}  // namespace tenure::store::postgres

@@ -1,0 +1,105 @@
+// PostgresStore: what led background workers do. Every write names the leader's term and is refused once it is over.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/logging.h"
+#include "server/base/status.h"
+#include "server/store/postgres/errors.h"
+#include "server/store/postgres/postgres_store.h"
+#include "statements.sql.h"
+
+namespace tenure::store::postgres {
+
+absl::StatusOr<PromoteResult> PostgresStore::Promote(const Fence& fence, absl::Time after, int limit) {
+  Params params;
+  params.Add(fence.worker).Add(fence.term).Add(after).Add(int64_t{-1}).Add(static_cast<int64_t>(limit));
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("promote", sql::kPromote, params));
+  PromoteResult result;
+  int64_t read = 0;
+  absl::Time last_due = absl::InfinitePast(), first_missed = absl::InfiniteFuture();
+  for (int row = 0; row < rows.rows(); ++row) {
+    switch (rows.Int(row, 0)) {
+      case 0: {
+        ReadyRange range{rows.Int32(row, 1), static_cast<int16_t>(rows.Int(row, 2)), {rows.Int(row, 3), rows.Int(row, 4)},
+                         {rows.Int(row, 5), rows.Int(row, 6)}, rows.Int32(row, 7)};
+        result.promoted += range.count;
+        result.ready.push_back(range);
+        break;
+      }
+      case 1:
+        first_missed = rows.Time(row, 8);
+        break;
+      case 2:
+        read = rows.Int(row, 7);
+        last_due = rows.Time(row, 8);
+        break;
+      case 3:
+        result.next_due = absl::Seconds(rows.Double(row, 9));
+        break;
+      default:
+        result.now = rows.Time(row, 8);
+    }
+  }
+  result.more = read >= limit;
+  result.cursor = std::min(result.more ? last_due : result.now, first_missed);
+  return result;
+}
+
+absl::StatusOr<int> PostgresStore::ExpireJobs(const Fence& fence, int limit) {
+  TENURE_ASSIGN_OR_RETURN(
+      Result rows, RunOne("expire", sql::kExpire, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
+  return rows.Int32(0, 0);
+}
+
+absl::Status PostgresStore::EnsurePartitions(int days_ahead) {
+  // Another maker, or a long reader of the new table's parent, holds it up at most so long; the next round tries again.
+  const Transaction::Limits limits{absl::Seconds(30), absl::Seconds(5)};
+  return Run<Result>("ensure_days", limits, [&](Transaction& tx) {
+           return tx.RunAndCommit(sql::kEnsureDays, Params().Add(days_ahead));
+         }).status();
+}
+
+absl::StatusOr<std::vector<std::string>> PostgresStore::DropPartitions(const Fence& fence, int history_days, int dead_letter_days) {
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_partitions", sql::kListPartitions, Params()));
+  std::vector<std::string> dropped;
+  for (int row = 0; row < rows.rows(); ++row) {
+    const std::string parent = rows.Text(row, 0), name = rows.Text(row, 1);
+    const int32_t day = rows.Int32(row, 2), today = rows.Int32(row, 4);
+    const int age = parent == "history" ? history_days : parent == "dead_letter" ? dead_letter_days : std::max(history_days, dead_letter_days);
+    if (day >= today - age) continue;
+    if (parent == "payload") {
+      TENURE_ASSIGN_OR_RETURN(Result used, RunOne("payload_in_use", sql::kPayloadInUse, Params().Add(day)));
+      if (used.Bool(0, 0)) continue;
+    }
+    TENURE_ASSIGN_OR_RETURN(Result leading, RunOne("check_leader", sql::kCheckLeader, Params().Add(fence.worker).Add(fence.term)));
+    if (leading.rows() == 0) return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
+    // CONCURRENTLY waits for readers without holding anybody up, and may be cut short: what is then left half done is finished in a
+    // later round. It cannot run inside a transaction.
+    auto connection = pool_.Acquire(absl::Seconds(5));
+    if (!connection.ok()) return connection.status();
+    absl::Status detached = (*connection)->Script(
+        absl::StrCat("alter table tenure.", parent, " detach partition tenure.", name, rows.Bool(row, 3) ? " finalize" : " concurrently"),
+        absl::Seconds(10));
+    if (detached.ok()) {
+      Transaction tx(**connection, {absl::Seconds(30), absl::Seconds(1)});
+      const std::string drop = absl::StrCat("drop table tenure.", name);
+      detached = tx.RunAndCommit(drop, Params()).status();
+    }
+    if (!detached.ok()) {
+      // A reader still uses it: history and settles go on; the next round tries again.
+      LogInfo("partition kept for now", {{"partition", name}, {"reason", std::string(detached.message())}});
+      continue;
+    }
+    dropped.push_back(name);
+  }
+  return dropped;
+}
+
+absl::StatusOr<int> PostgresStore::Prune(const Fence& fence, int limit) {
+  TENURE_ASSIGN_OR_RETURN(
+      Result rows, RunOne("prune", sql::kPrune, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
+  return rows.Int32(0, 0);
+}
+
+}  // namespace tenure::store::postgres
