@@ -1,0 +1,202 @@
+// The gRPC side of the command line. Layer: client/cli. Thread-safe: the channel and the stubs are.
+#include "client/cli/connection.h"
+
+#include <grpcpp/grpcpp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/errors.h"
+#include "client/cli/values.h"
+#include "tenure/v1/admin_service.grpc.pb.h"
+#include "tenure/v1/job_service.grpc.pb.h"
+#include "tenure/v1/queue_service.grpc.pb.h"
+#include "tenure/v1/worker_service.grpc.pb.h"
+
+namespace tenure::cli {
+namespace {
+
+enum class Repeat { kSafe, kOnce };
+
+constexpr int kAttempts = 3;
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+// A claim's reply may hold 64 MiB of payload; leave room for what surrounds it.
+constexpr int kMaxReceiveBytes = 80 * 1024 * 1024;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server) {
+  grpc::ChannelArguments arguments;
+  // A proxy from the environment is meant for the web, not for a daemon next door.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // The backoff between connection attempts would otherwise outlast our own retries.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  arguments.SetUserAgentPrefix("tenurectl");
+  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+}
+
+bool AllHaveKeys(const v1::EnqueueRequest& request) {
+  return std::all_of(request.jobs().begin(), request.jobs().end(),
+                     [](const v1::JobSpec& job) { return !job.idempotency_key().empty(); });
+}
+
+}  // namespace
+
+void Pause(absl::Duration duration) { poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(duration))); }
+
+struct Connection::Impl {
+  Impl(std::string server_address, absl::Duration call_timeout)
+      : server(std::move(server_address)),
+        timeout(call_timeout),
+        channel(MakeChannel(server)),
+        jobs(v1::JobService::NewStub(channel)),
+        workers(v1::WorkerService::NewStub(channel)),
+        queues(v1::QueueService::NewStub(channel)),
+        admin(v1::AdminService::NewStub(channel)) {}
+
+  absl::Status Convert(const grpc::Status& status, absl::Duration deadline) const {
+    absl::Status converted(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+    AttachDetails(converted, status.error_details());
+    // The daemon gives its own refusals a reason; without one, these two codes come from the transport.
+    const bool from_transport =
+        status.error_details().empty() && (status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                                           status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+    if (!from_transport) return converted;
+    const bool late = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+    absl::Status unreachable(
+        converted.code(),
+        late ? absl::StrCat("the daemon at ", server, " did not answer within ", ShowDuration(deadline))
+             : absl::StrCat("cannot reach a Tenure daemon at ", server, ": ", OneLine(status.error_message(), 300)));
+    MarkUnreachable(unreachable);
+    return unreachable;
+  }
+
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(Stub& stub,
+                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                const Request& request, Repeat repeat, absl::Duration wait = absl::ZeroDuration()) {
+    absl::Duration backoff = kFirstBackoff;
+    const absl::Duration deadline = timeout + wait;
+    for (int attempt = 1;; ++attempt) {
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
+      Response response;
+      const grpc::Status status = (stub.*method)(&context, request, &response);
+      if (status.ok()) return response;
+      const absl::Status converted = Convert(status, deadline);
+      const ErrorFacts facts = FactsOf(converted);
+      const bool not_begun = facts.reason == "OVERLOADED";
+      const bool may_repeat =
+          not_begun || (repeat == Repeat::kSafe && status.error_code() == grpc::StatusCode::UNAVAILABLE);
+      if (!may_repeat || attempt == kAttempts) return converted;
+      Pause(std::min(facts.retry_after.value_or(backoff), timeout));
+      backoff *= 2;
+    }
+  }
+
+  const std::string server;
+  const absl::Duration timeout;
+  const std::shared_ptr<grpc::Channel> channel;
+  const std::unique_ptr<v1::JobService::Stub> jobs;
+  const std::unique_ptr<v1::WorkerService::Stub> workers;
+  const std::unique_ptr<v1::QueueService::Stub> queues;
+  const std::unique_ptr<v1::AdminService::Stub> admin;
+};
+
+Connection::Connection(std::string server, absl::Duration timeout)
+    : impl_(std::make_unique<Impl>(std::move(server), timeout)) {}
+
+Connection::~Connection() = default;
+
+absl::StatusOr<v1::EnqueueResponse> Connection::Enqueue(const v1::EnqueueRequest& request) {
+  return impl_->Call(*impl_->jobs, &v1::JobService::Stub::Enqueue, request,
+                     AllHaveKeys(request) ? Repeat::kSafe : Repeat::kOnce);
+}
+
+absl::StatusOr<v1::GetResponse> Connection::Get(const v1::GetRequest& request) {
+  return impl_->Call(*impl_->jobs, &v1::JobService::Stub::Get, request, Repeat::kSafe, FromProto(request.wait()));
+}
+
+absl::StatusOr<v1::ListResponse> Connection::List(const v1::ListRequest& request) {
+  return impl_->Call(*impl_->jobs, &v1::JobService::Stub::List, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::CancelResponse> Connection::Cancel(const v1::CancelRequest& request) {
+  return impl_->Call(*impl_->jobs, &v1::JobService::Stub::Cancel, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::RetryResponse> Connection::Retry(const v1::RetryRequest& request) {
+  return impl_->Call(*impl_->jobs, &v1::JobService::Stub::Retry, request,
+                     request.request_id().empty() ? Repeat::kOnce : Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ClaimResponse> Connection::Claim(const v1::ClaimRequest& request) {
+  return impl_->Call(*impl_->workers, &v1::WorkerService::Stub::Claim, request,
+                     request.request_id().empty() ? Repeat::kOnce : Repeat::kSafe, FromProto(request.wait()));
+}
+
+absl::StatusOr<v1::ExtendResponse> Connection::Extend(const v1::ExtendRequest& request) {
+  return impl_->Call(*impl_->workers, &v1::WorkerService::Stub::Extend, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::CompleteResponse> Connection::Complete(const v1::CompleteRequest& request) {
+  return impl_->Call(*impl_->workers, &v1::WorkerService::Stub::Complete, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::FailResponse> Connection::Fail(const v1::FailRequest& request) {
+  return impl_->Call(*impl_->workers, &v1::WorkerService::Stub::Fail, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ReleaseResponse> Connection::Release(const v1::ReleaseRequest& request) {
+  return impl_->Call(*impl_->workers, &v1::WorkerService::Stub::Release, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::SnoozeResponse> Connection::Snooze(const v1::SnoozeRequest& request) {
+  return impl_->Call(*impl_->workers, &v1::WorkerService::Stub::Snooze, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListWorkersResponse> Connection::ListWorkers(const v1::ListWorkersRequest& request) {
+  return impl_->Call(*impl_->workers, &v1::WorkerService::Stub::ListWorkers, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::CreateQueueResponse> Connection::CreateQueue(const v1::CreateQueueRequest& request) {
+  return impl_->Call(*impl_->queues, &v1::QueueService::Stub::CreateQueue, request, Repeat::kOnce);
+}
+
+absl::StatusOr<v1::UpdateQueueResponse> Connection::UpdateQueue(const v1::UpdateQueueRequest& request) {
+  return impl_->Call(*impl_->queues, &v1::QueueService::Stub::UpdateQueue, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::GetQueueResponse> Connection::GetQueue(const v1::GetQueueRequest& request) {
+  return impl_->Call(*impl_->queues, &v1::QueueService::Stub::GetQueue, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListQueuesResponse> Connection::ListQueues(const v1::ListQueuesRequest& request) {
+  return impl_->Call(*impl_->queues, &v1::QueueService::Stub::ListQueues, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::PauseQueueResponse> Connection::PauseQueue(const v1::PauseQueueRequest& request) {
+  return impl_->Call(*impl_->queues, &v1::QueueService::Stub::PauseQueue, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ResumeQueueResponse> Connection::ResumeQueue(const v1::ResumeQueueRequest& request) {
+  return impl_->Call(*impl_->queues, &v1::QueueService::Stub::ResumeQueue, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::GetServerInfoResponse> Connection::GetServerInfo(const v1::GetServerInfoRequest& request) {
+  return impl_->Call(*impl_->admin, &v1::AdminService::Stub::GetServerInfo, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListServersResponse> Connection::ListServers(const v1::ListServersRequest& request) {
+  return impl_->Call(*impl_->admin, &v1::AdminService::Stub::ListServers, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListBackgroundWorkersResponse> Connection::ListBackgroundWorkers(
+    const v1::ListBackgroundWorkersRequest& request) {
+  return impl_->Call(*impl_->admin, &v1::AdminService::Stub::ListBackgroundWorkers, request, Repeat::kSafe);
+}
+
+}  // namespace tenure::cli

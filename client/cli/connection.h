@@ -1,0 +1,72 @@
+// The one place where the command line meets gRPC: a method for each RPC it uses, with deadlines, retries by a written
+// verdict, and the decoding of google.rpc details. Headers of gRPC stay in connection.cc. Layer: client/cli.
+// Thread-safe.
+//
+// Every method answers the response or a status for FactsOf (errors.h): a refusal by the daemon with its reason, or
+// UNREACHABLE when nobody answered within the deadline. The verdict behind each name:
+//   safe      repeated up to twice after UNAVAILABLE, because a second call changes nothing more than the first
+//   once      never repeated, because the first call may have had its effect
+// Whatever the verdict, a call that was refused as OVERLOADED was not begun and is repeated after the delay it was
+// given.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "tenure/v1/admin_service.pb.h"
+#include "tenure/v1/job_service.pb.h"
+#include "tenure/v1/queue_service.pb.h"
+#include "tenure/v1/worker_service.pb.h"
+
+namespace tenure::cli {
+
+// Waits out a backoff between two calls; a signal ends it early.
+void Pause(absl::Duration duration);
+
+class Connection {
+ public:
+  // Connects lazily. `timeout` is each call's deadline; long polls add their own wait to it.
+  Connection(std::string server, absl::Duration timeout);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Safe if each job carries an idempotency key, else once.
+  absl::StatusOr<v1::EnqueueResponse> Enqueue(const v1::EnqueueRequest& request);
+  absl::StatusOr<v1::GetResponse> Get(const v1::GetRequest& request);           // Safe.
+  absl::StatusOr<v1::ListResponse> List(const v1::ListRequest& request);        // Safe.
+  absl::StatusOr<v1::CancelResponse> Cancel(const v1::CancelRequest& request);  // Safe.
+  // Safe with a request_id, else once.
+  absl::StatusOr<v1::RetryResponse> Retry(const v1::RetryRequest& request);
+
+  // Safe with a request_id, else once.
+  absl::StatusOr<v1::ClaimResponse> Claim(const v1::ClaimRequest& request);
+  absl::StatusOr<v1::ExtendResponse> Extend(const v1::ExtendRequest& request);        // Safe.
+  absl::StatusOr<v1::CompleteResponse> Complete(const v1::CompleteRequest& request);  // Safe: fenced by the token.
+  absl::StatusOr<v1::FailResponse> Fail(const v1::FailRequest& request);              // Safe: fenced by the token.
+  absl::StatusOr<v1::ReleaseResponse> Release(const v1::ReleaseRequest& request);     // Safe: fenced by the token.
+  absl::StatusOr<v1::SnoozeResponse> Snooze(const v1::SnoozeRequest& request);        // Safe: fenced by the token.
+  absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request);  // Safe.
+
+  // Once: a repeat would answer QUEUE_EXISTS.
+  absl::StatusOr<v1::CreateQueueResponse> CreateQueue(const v1::CreateQueueRequest& request);
+  absl::StatusOr<v1::UpdateQueueResponse> UpdateQueue(const v1::UpdateQueueRequest& request);  // Safe.
+  absl::StatusOr<v1::GetQueueResponse> GetQueue(const v1::GetQueueRequest& request);           // Safe.
+  absl::StatusOr<v1::ListQueuesResponse> ListQueues(const v1::ListQueuesRequest& request);     // Safe.
+  absl::StatusOr<v1::PauseQueueResponse> PauseQueue(const v1::PauseQueueRequest& request);     // Safe.
+  absl::StatusOr<v1::ResumeQueueResponse> ResumeQueue(const v1::ResumeQueueRequest& request);  // Safe.
+
+  absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const v1::GetServerInfoRequest& request);  // Safe.
+  absl::StatusOr<v1::ListServersResponse> ListServers(const v1::ListServersRequest& request);        // Safe.
+  // Safe.
+  absl::StatusOr<v1::ListBackgroundWorkersResponse> ListBackgroundWorkers(
+      const v1::ListBackgroundWorkersRequest& request);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenure::cli

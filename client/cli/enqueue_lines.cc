@@ -1,0 +1,70 @@
+// JSON lines as jobs. Layer: client/cli. Not thread-safe.
+#include "client/cli/enqueue_lines.h"
+
+#include <istream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/util/json_util.h"
+
+namespace tenure::cli {
+namespace {
+
+constexpr int kJobsPerBatch = 1000;
+constexpr size_t kBytesPerBatch = 3 * 1024 * 1024;
+
+}  // namespace
+
+absl::StatusOr<v1::JobSpec> ParseLine(const std::string& text, int64_t line, const v1::JobSpec& defaults) {
+  v1::JobSpec parsed;
+  const auto status = google::protobuf::util::JsonStringToMessage(text, &parsed);
+  if (!status.ok()) {
+    std::string message = std::string(status.message());
+    if (absl::StrContains(message, "payload")) {
+      absl::StrAppend(&message, "; a payload is written {\"text\": \"...\"} or {\"data\": \"base64\"}");
+    }
+    return absl::InvalidArgumentError(message);
+  }
+  v1::JobSpec spec = defaults;
+  // Of two ways to say the same thing the line's counts.
+  if (parsed.has_due_time() || parsed.has_delay()) {
+    spec.clear_due_time();
+    spec.clear_delay();
+  }
+  if (parsed.has_expire_time() || parsed.has_ttl()) {
+    spec.clear_expire_time();
+    spec.clear_ttl();
+  }
+  // A line's own bytes do not inherit the media type of the default ones.
+  if (parsed.payload().content_case() != v1::Payload::CONTENT_NOT_SET) spec.clear_payload();
+  if (!spec.idempotency_key().empty()) spec.set_idempotency_key(absl::StrCat(spec.idempotency_key(), "-", line));
+  spec.MergeFrom(parsed);
+  if (spec.queue().empty()) return absl::InvalidArgumentError("no \"queue\", and no --queue to stand in for it");
+  if (spec.kind().empty()) return absl::InvalidArgumentError("no \"kind\", and no --kind to stand in for it");
+  return spec;
+}
+
+bool LineReader::Next() {
+  std::string text;
+  while (std::getline(in_, text)) {
+    ++line_;
+    if (absl::StripAsciiWhitespace(text).empty()) continue;
+    spec_ = ParseLine(text, line_, defaults_);
+    return true;
+  }
+  return false;
+}
+
+bool EnqueueBatch::HasRoomFor(const v1::JobSpec& spec) const {
+  if (request.jobs().empty()) return true;
+  return request.jobs_size() < kJobsPerBatch && bytes + spec.ByteSizeLong() <= kBytesPerBatch;
+}
+
+void EnqueueBatch::Add(const v1::JobSpec& spec, int64_t line) {
+  bytes += spec.ByteSizeLong();
+  *request.add_jobs() = spec;
+  lines.push_back(line);
+}
+
+}  // namespace tenure::cli

@@ -1,0 +1,225 @@
+// tenurectl job get|list|cancel|retry. Layer: client/cli. Not thread-safe.
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/job_output.h"
+#include "client/cli/options.h"
+#include "client/cli/output.h"
+#include "client/cli/values.h"
+
+namespace tenure::cli {
+namespace {
+
+// Well below the daemon's limits of items a call.
+constexpr size_t kIdsPerCall = 1000;
+
+std::string JobSubject(const std::string& id) { return absl::StrCat("job: ", id); }
+
+struct GetOptions {
+  std::vector<std::string> ids;
+  std::optional<absl::Duration> wait;
+};
+
+int Get(Context& context, const GetOptions& options) {
+  int exit_status = kExitDone;
+  for (const std::string& id : options.ids) {
+    const auto job = WaitForJob(context, id, options.wait.value_or(absl::ZeroDuration()));
+    if (!job.ok()) {
+      exit_status = Worse(exit_status, context.Report(job.status(), JobSubject(id), id));
+      if (exit_status == kExitUnreachable) return exit_status;
+    } else if (context.json) {
+      PrintJson(context.out(), *job);
+    } else {
+      PrintJob(context.out(), *job, absl::Now());
+    }
+  }
+  return exit_status;
+}
+
+struct ListOptions {
+  std::string queue;
+  std::vector<std::string> kinds;
+  std::vector<v1::JobState> states;
+  bool all_states = false;
+  std::map<std::string, std::string> headers;
+  std::string holder;
+  std::optional<absl::Time> created_after, created_before, updated_after, updated_before, due_after, due_before;
+  bool payloads = false;
+  int32_t page_size = 0;
+  int64_t limit = 0;
+};
+
+v1::ListRequest MakeListRequest(const ListOptions& options) {
+  v1::ListRequest request;
+  request.set_queue(options.queue);
+  request.mutable_kinds()->Add(options.kinds.begin(), options.kinds.end());
+  if (options.all_states) {
+    for (int state = v1::JOB_STATE_SCHEDULED; state <= v1::JobState_MAX; ++state) {
+      request.add_states(static_cast<v1::JobState>(state));
+    }
+  }
+  for (const v1::JobState state : options.states) request.add_states(state);
+  request.mutable_headers()->insert(options.headers.begin(), options.headers.end());
+  request.set_holder(options.holder);
+  if (options.created_after) *request.mutable_created_after() = ToProto(*options.created_after);
+  if (options.created_before) *request.mutable_created_before() = ToProto(*options.created_before);
+  if (options.updated_after) *request.mutable_updated_after() = ToProto(*options.updated_after);
+  if (options.updated_before) *request.mutable_updated_before() = ToProto(*options.updated_before);
+  if (options.due_after) *request.mutable_due_after() = ToProto(*options.due_after);
+  if (options.due_before) *request.mutable_due_before() = ToProto(*options.due_before);
+  request.set_include_payloads(options.payloads);
+  request.set_page_size(options.page_size);
+  return request;
+}
+
+int List(Context& context, const ListOptions& options) {
+  v1::ListRequest request = MakeListRequest(options);
+  Table table = MakeJobTable();
+  int64_t printed = 0;
+  do {
+    const auto response = context.connection().List(request);
+    if (!response.ok()) return context.Report(response.status());
+    const absl::Time now = absl::Now();
+    for (const v1::Job& job : response->jobs()) {
+      if (options.limit > 0 && printed == options.limit) break;
+      ++printed;
+      if (context.json) {
+        PrintJson(context.out(), job);
+      } else {
+        AddJobRow(table, job, now);
+      }
+    }
+    table.Print(context.out());
+    request.set_page_token(response->next_page_token());
+  } while (!request.page_token().empty() && (options.limit == 0 || printed < options.limit));
+  if (printed == 0) {
+    const bool live_only = options.states.empty() && !options.all_states;
+    context.err() << (live_only ? "no live jobs; ended ones are listed with --all or --state\n" : "no jobs\n");
+  }
+  return kExitDone;
+}
+
+void AddListCommand(CLI::App& group, Context& context) {
+  auto options = std::make_shared<ListOptions>();
+  CLI::App* list = group.add_subcommand("list", "List jobs, newest first within live and ended ones");
+  list->add_option("-q,--queue", options->queue, "Only of this queue");
+  AddRepeated(*list, "-k,--kind", options->kinds, "Only of these kinds; may be repeated");
+  CLI::Option* state =
+      AddStates(*list, "--state", options->states, "Only in these states, such as ready,leased [all live states]");
+  list->add_flag("--all", options->all_states, "In any state, ended jobs too")->excludes(state);
+  AddPairs(*list, "--header", options->headers, "Only with this header; may be repeated, all must match");
+  list->add_option("--holder", options->holder, "Only jobs that this worker holds");
+  AddTime(*list, "--created-after", options->created_after, "Created at or after, such as -1h or 2026-11-29T12:00:00Z");
+  AddTime(*list, "--created-before", options->created_before, "Created before");
+  AddTime(*list, "--updated-after", options->updated_after, "Changed state at or after");
+  AddTime(*list, "--updated-before", options->updated_before, "Changed state before");
+  AddTime(*list, "--due-after", options->due_after, "Due at or after");
+  AddTime(*list, "--due-before", options->due_before, "Due before");
+  list->add_flag("--payloads", options->payloads, "With payloads and results (shown with --json)");
+  list->add_option("--limit", options->limit, "At most so many [all]")->check(CLI::PositiveNumber);
+  list->add_option("--page-size", options->page_size, "So many per call, at most 1000 [50]")
+      ->check(CLI::Range(1, 1000));
+  OnRun(*list, context, [&context, options] { return List(context, *options); });
+}
+
+// Calls `send` with the ids in batches; it answers an exit status.
+template <typename Send>
+int InBatches(const std::vector<std::string>& ids, Send send) {
+  int exit_status = kExitDone;
+  for (size_t begin = 0; begin < ids.size(); begin += kIdsPerCall) {
+    const size_t end = std::min(ids.size(), begin + kIdsPerCall);
+    exit_status = Worse(exit_status, send(std::vector<std::string>(ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                                   ids.begin() + static_cast<std::ptrdiff_t>(end))));
+    if (exit_status == kExitUnreachable) break;
+  }
+  return exit_status;
+}
+
+int Cancel(Context& context, const std::vector<std::string>& ids, const std::string& reason) {
+  return InBatches(ids, [&](const std::vector<std::string>& batch) {
+    v1::CancelRequest request;
+    request.mutable_ids()->Add(batch.begin(), batch.end());
+    request.set_reason(reason);
+    const auto response = context.connection().Cancel(request);
+    if (!response.ok()) return context.Report(response.status());
+    int exit_status = kExitDone;
+    for (const v1::CancelResult& result : response->results()) {
+      if (context.json) PrintJson(context.out(), result);
+      if (result.has_error()) {
+        exit_status = context.ReportItem(result.error(), JobSubject(result.id()), result.id());
+      } else if (!context.json) {
+        context.out() << result.id() << " cancelled (was " << StateName(result.previous_state()) << ")\n";
+      }
+    }
+    return exit_status;
+  });
+}
+
+std::string RandomRequestId() {
+  std::random_device random;
+  return absl::StrCat("tenurectl-", getpid(), "-", absl::Hex(random(), absl::kZeroPad8),
+                      absl::Hex(random(), absl::kZeroPad8));
+}
+
+int Retry(Context& context, const std::vector<std::string>& ids) {
+  return InBatches(ids, [&](const std::vector<std::string>& batch) {
+    v1::RetryRequest request;
+    request.mutable_ids()->Add(batch.begin(), batch.end());
+    // Makes the call safe to repeat, should its answer get lost.
+    request.set_request_id(RandomRequestId());
+    const auto response = context.connection().Retry(request);
+    if (!response.ok()) return context.Report(response.status());
+    int exit_status = kExitDone;
+    for (const v1::RetryResult& result : response->results()) {
+      if (context.json) PrintJson(context.out(), result);
+      if (result.has_error()) {
+        exit_status = context.ReportItem(result.error(), JobSubject(result.id()), result.id());
+      } else if (!context.json) {
+        context.out() << result.id()
+                      << (result.job_id() == result.id() ? " is due now" : " runs again as " + result.job_id()) << '\n';
+      }
+    }
+    return exit_status;
+  });
+}
+
+}  // namespace
+
+void AddJobCommands(CLI::App& root, Context& context) {
+  CLI::App* group = root.add_subcommand("job", "Enqueue, look up, cancel and retry jobs");
+  group->require_subcommand(1);
+  AddEnqueueCommand(*group, context);
+
+  auto get_options = std::make_shared<GetOptions>();
+  CLI::App* get = group->add_subcommand("get", "Show jobs with all that is known about them");
+  get->add_option("id", get_options->ids, "Ids of jobs")->required();
+  AddDuration(*get, "--wait", get_options->wait, "Wait up to so long for each to end");
+  OnRun(*get, context, [&context, get_options] { return Get(context, *get_options); });
+
+  AddListCommand(*group, context);
+
+  auto cancel_ids = std::make_shared<std::vector<std::string>>();
+  auto reason = std::make_shared<std::string>();
+  CLI::App* cancel = group->add_subcommand("cancel", "End live jobs at once and for good, in whatever state");
+  cancel->add_option("id", *cancel_ids, "Ids of jobs")->required();
+  cancel->add_option("--reason", *reason, "Recorded with the job and passed to its worker");
+  OnRun(*cancel, context, [&context, cancel_ids, reason] { return Cancel(context, *cancel_ids, *reason); });
+
+  auto retry_ids = std::make_shared<std::vector<std::string>>();
+  CLI::App* retry =
+      group->add_subcommand("retry", "Make scheduled jobs due now; run ended jobs once more, each as a new job");
+  retry->add_option("id", *retry_ids, "Ids of jobs")->required();
+  OnRun(*retry, context, [&context, retry_ids] { return Retry(context, *retry_ids); });
+}
+
+}  // namespace tenure::cli

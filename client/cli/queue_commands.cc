@@ -1,0 +1,238 @@
+// tenurectl queue: make, change, list, pause and resume queues. Layer: client/cli. Not thread-safe.
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/options.h"
+#include "client/cli/output.h"
+#include "client/cli/values.h"
+
+namespace tenure::cli {
+namespace {
+
+struct SettingsOptions {
+  std::string name;
+  std::optional<int32_t> max_attempts;
+  std::optional<int32_t> crash_budget;
+  std::optional<absl::Duration> backoff_initial;
+  std::optional<double> backoff_multiplier;
+  std::optional<absl::Duration> backoff_max;
+  std::optional<std::string> description;
+  bool paused = false;
+  std::vector<std::string> reset;
+
+  bool has_backoff() const { return backoff_initial || backoff_multiplier || backoff_max; }
+};
+
+void AddSettings(CLI::App& command, SettingsOptions& options) {
+  command.add_option("name", options.name, "Name of the queue: 1 to 128 of A-Z a-z 0-9 . _ : / -")->required();
+  command.add_option("--max-attempts", options.max_attempts, "Failures until a job becomes a dead letter [20]");
+  command.add_option("--crash-budget", options.crash_budget,
+                     "Leases that may run out before it becomes a dead letter [5]");
+  AddDuration(command, "--backoff-initial", options.backoff_initial, "Wait after the first failure [1s]");
+  command.add_option("--backoff-multiplier", options.backoff_multiplier, "Growth of the wait per failure [2]");
+  AddDuration(command, "--backoff-max", options.backoff_max, "The longest wait [1h]");
+  command.add_option("--description", options.description, "A note for people");
+}
+
+void SetBackoff(const SettingsOptions& options, v1::Backoff& backoff) {
+  if (options.backoff_initial) *backoff.mutable_initial() = ToProto(*options.backoff_initial);
+  if (options.backoff_multiplier) backoff.set_multiplier(*options.backoff_multiplier);
+  if (options.backoff_max) *backoff.mutable_max() = ToProto(*options.backoff_max);
+}
+
+v1::QueueSettings MakeSettings(const SettingsOptions& options) {
+  v1::QueueSettings settings;
+  if (options.max_attempts) settings.set_max_attempts(*options.max_attempts);
+  if (options.crash_budget) settings.set_crash_budget(*options.crash_budget);
+  if (options.description) settings.set_description(*options.description);
+  if (options.has_backoff()) SetBackoff(options, *settings.mutable_backoff());
+  return settings;
+}
+
+std::string Age(const v1::QueueStats& stats) {
+  return stats.has_oldest_ready_age() ? ShowDuration(FromProto(stats.oldest_ready_age())) : "";
+}
+
+void PrintQueue(Context& context, const v1::Queue& queue) {
+  if (context.json) {
+    PrintJson(context.out(), queue);
+    return;
+  }
+  const v1::QueueSettings& settings = queue.settings();
+  const v1::QueueStats& stats = queue.stats();
+  std::string backoff;
+  if (settings.has_backoff()) {
+    backoff =
+        absl::StrCat(ShowDuration(FromProto(settings.backoff().initial())), " x ", settings.backoff().multiplier(),
+                     ", at most ", ShowDuration(FromProto(settings.backoff().max())));
+  }
+  context.out() << "Queue " << queue.name() << (queue.paused() ? " (paused)" : "") << '\n';
+  PrintFields(context.out(),
+              {{"description", OneLine(settings.description(), 1024)},
+               {"created", queue.has_create_time() ? ShowTime(FromProto(queue.create_time())) : ""},
+               {"max attempts", absl::StrCat(settings.max_attempts())},
+               {"crash budget", absl::StrCat(settings.crash_budget())},
+               {"backoff", backoff},
+               {"ready", absl::StrCat(stats.ready())},
+               {"oldest ready", Age(stats)},
+               {"leased", absl::StrCat(stats.leased())},
+               {"scheduled", absl::StrCat(stats.scheduled())},
+               {"blocked", absl::StrCat(stats.blocked())},
+               {"suspended", absl::StrCat(stats.suspended())},
+               {"enqueued", absl::StrCat(stats.enqueued_total(), " in all")},
+               {"ended", absl::StrCat(stats.completed_total(), " completed, ", stats.discarded_total(), " discarded, ",
+                                      stats.cancelled_total(), " cancelled, ", stats.expired_total(), " expired")}});
+}
+
+int Create(Context& context, const SettingsOptions& options) {
+  v1::CreateQueueRequest request;
+  request.set_name(options.name);
+  *request.mutable_settings() = MakeSettings(options);
+  request.set_paused(options.paused);
+  const auto response = context.connection().CreateQueue(request);
+  if (!response.ok()) return context.Report(response.status(), absl::StrCat("queue: ", options.name));
+  PrintQueue(context, response->queue());
+  return kExitDone;
+}
+
+int Update(Context& context, const SettingsOptions& options) {
+  v1::UpdateQueueRequest request;
+  request.set_name(options.name);
+  *request.mutable_settings() = MakeSettings(options);
+  const auto mask = [&request](const char* field) { request.mutable_update_mask()->add_paths(field); };
+  if (options.max_attempts) mask("max_attempts");
+  if (options.crash_budget) mask("crash_budget");
+  if (options.description) mask("description");
+  if (options.has_backoff()) {
+    // The mask knows the backoff only as a whole: keep the parts that were not named.
+    v1::GetQueueRequest get;
+    get.set_name(options.name);
+    const auto current = context.connection().GetQueue(get);
+    if (!current.ok()) return context.Report(current.status(), absl::StrCat("queue: ", options.name));
+    *request.mutable_settings()->mutable_backoff() = current->queue().settings().backoff();
+    SetBackoff(options, *request.mutable_settings()->mutable_backoff());
+    mask("backoff");
+  }
+  for (const std::string& field : options.reset) mask(field.c_str());
+  if (request.update_mask().paths().empty()) {
+    return context.ReportUsage("queue update needs at least one setting to change; see tenurectl queue update --help");
+  }
+  const auto response = context.connection().UpdateQueue(request);
+  if (!response.ok()) return context.Report(response.status(), absl::StrCat("queue: ", options.name));
+  PrintQueue(context, response->queue());
+  return kExitDone;
+}
+
+// Calls `rpc` for each name; the first daemon that cannot be reached ends it.
+template <typename Request, typename Rpc>
+int ForEachName(Context& context, const std::vector<std::string>& names, Rpc rpc) {
+  int exit_status = kExitDone;
+  for (const std::string& name : names) {
+    Request request;
+    request.set_name(name);
+    const auto response = rpc(request);
+    if (!response.ok()) {
+      exit_status = Worse(exit_status, context.Report(response.status(), absl::StrCat("queue: ", name)));
+      if (exit_status == kExitUnreachable) return exit_status;
+      continue;
+    }
+    PrintQueue(context, response->queue());
+  }
+  return exit_status;
+}
+
+struct ListOptions {
+  std::string prefix;
+  int32_t page_size = 0;
+  int64_t limit = 0;
+};
+
+int List(Context& context, const ListOptions& options) {
+  Table table({{"QUEUE"},
+               {"STATE"},
+               {"READY", true},
+               {"OLDEST", true},
+               {"LEASED", true},
+               {"SCHEDULED", true},
+               {"BLOCKED", true},
+               {"COMPLETED", true},
+               {"DISCARDED", true}});
+  v1::ListQueuesRequest request;
+  request.set_name_prefix(options.prefix);
+  request.set_page_size(options.page_size);
+  int64_t printed = 0;
+  do {
+    const auto response = context.connection().ListQueues(request);
+    if (!response.ok()) return context.Report(response.status());
+    for (const v1::Queue& queue : response->queues()) {
+      if (options.limit > 0 && printed == options.limit) break;
+      ++printed;
+      if (context.json) {
+        PrintJson(context.out(), queue);
+        continue;
+      }
+      const v1::QueueStats& stats = queue.stats();
+      table.AddRow({queue.name(), queue.paused() ? "paused" : "open", absl::StrCat(stats.ready()), Age(stats),
+                    absl::StrCat(stats.leased()), absl::StrCat(stats.scheduled()), absl::StrCat(stats.blocked()),
+                    absl::StrCat(stats.completed_total()), absl::StrCat(stats.discarded_total())});
+    }
+    table.Print(context.out());
+    request.set_page_token(response->next_page_token());
+  } while (!request.page_token().empty() && (options.limit == 0 || printed < options.limit));
+  if (printed == 0) context.err() << "no queues; the first job makes one: tenurectl job enqueue -q NAME -k KIND\n";
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddQueueCommands(CLI::App& root, Context& context) {
+  CLI::App* group = root.add_subcommand("queue", "Make, change, list, pause and resume queues");
+  group->require_subcommand(1);
+
+  auto create_options = std::make_shared<SettingsOptions>();
+  CLI::App* create = group->add_subcommand("create", "Make a queue");
+  AddSettings(*create, *create_options);
+  create->add_flag("--paused", create_options->paused, "Serve no claims from it until it is resumed");
+  OnRun(*create, context, [&context, create_options] { return Create(context, *create_options); });
+
+  auto update_options = std::make_shared<SettingsOptions>();
+  CLI::App* update = group->add_subcommand("update", "Change a queue's settings; those not named stay");
+  AddSettings(*update, *update_options);
+  AddRepeated(*update, "--reset", update_options->reset, "Set this back to its default; may be repeated")
+      ->check(CLI::IsMember({"max_attempts", "crash_budget", "backoff", "description"}));
+  OnRun(*update, context, [&context, update_options] { return Update(context, *update_options); });
+
+  const auto add_names = [&context, group](const std::string& name, const std::string& description, auto run) {
+    auto names = std::make_shared<std::vector<std::string>>();
+    CLI::App* command = group->add_subcommand(name, description);
+    command->add_option("name", *names, "Names of queues")->required();
+    OnRun(*command, context, [names, run] { return run(*names); });
+  };
+  add_names("get", "Show queues with their settings and counts", [&context](const std::vector<std::string>& names) {
+    return ForEachName<v1::GetQueueRequest>(
+        context, names, [&](const auto& request) { return context.connection().GetQueue(request); });
+  });
+  add_names("pause", "Serve no further claims; held leases go on", [&context](const std::vector<std::string>& names) {
+    return ForEachName<v1::PauseQueueRequest>(
+        context, names, [&](const auto& request) { return context.connection().PauseQueue(request); });
+  });
+  add_names("resume", "Serve claims again", [&context](const std::vector<std::string>& names) {
+    return ForEachName<v1::ResumeQueueRequest>(
+        context, names, [&](const auto& request) { return context.connection().ResumeQueue(request); });
+  });
+
+  auto list_options = std::make_shared<ListOptions>();
+  CLI::App* list = group->add_subcommand("list", "List queues with their counts");
+  list->add_option("--prefix", list_options->prefix, "Only names that start so");
+  list->add_option("--limit", list_options->limit, "At most so many [all]")->check(CLI::PositiveNumber);
+  list->add_option("--page-size", list_options->page_size, "So many per call, at most 1000 [100]")
+      ->check(CLI::Range(1, 1000));
+  OnRun(*list, context, [&context, list_options] { return List(context, *list_options); });
+}
+
+}  // namespace tenure::cli
