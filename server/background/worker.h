@@ -110,7 +110,7 @@ struct WorkerEntry {
   // Jobs would stand still if nobody led it: /readyz warns.
   bool needed_for_liveness = false;
   std::span<const Tunable> tunables;
-  std::unique_ptr<Worker> (*make)(const Dependencies& dependencies) = nullptr;
+  std::function<std::unique_ptr<Worker>(const Dependencies& dependencies)> make;
 };
 
 }  // namespace tenure::background

@@ -71,6 +71,21 @@ bool ManualClock::AwaitWaiters(int count) {
   return changed_.wait_for(own, std::chrono::seconds(30), [&] { return PendingLocked() == count; });
 }
 
+bool ManualClock::AwaitDeadline(absl::Duration from_now) {
+  std::unique_lock own(mutex_);
+  const TimePoint deadline =
+      from_now == absl::InfiniteDuration() ? TimePoint::max() : now_ + absl::ToChronoNanoseconds(from_now);
+  return changed_.wait_for(own, std::chrono::seconds(30), [&] {
+    return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) { return waiter.deadline == deadline; });
+  });
+}
+
+bool ManualClock::StepTo(absl::Duration from_now) {
+  if (!AwaitDeadline(from_now)) return false;
+  Advance(from_now);
+  return true;
+}
+
 int ManualClock::waiters() const {
   std::lock_guard own(mutex_);
   return PendingLocked();
