@@ -252,7 +252,10 @@ TEST_F(SupervisorTest, FiveHealthyMinutesMakeThePauseShortAgain) {
   ASSERT_TRUE(clock_.StepTo(absl::Seconds(5)));
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Minutes(5)));
   // Renewals keep the lease meanwhile.
-  for (int i = 0; i < 142; ++i) ASSERT_TRUE(clock_.StepTo(kThird));
+  for (int i = 1; i <= 142; ++i) {
+    ASSERT_TRUE(clock_.StepTo(kThird));
+    ASSERT_TRUE(store_.Await([&] { return store_.renewals["a"] == i; }));
+  }
   ASSERT_TRUE(clock_.StepTo(absl::Minutes(5) - 142 * kThird));
   ASSERT_TRUE(AwaitReleased("a", 3));
   EXPECT_TRUE(clock_.AwaitDeadline(absl::Seconds(1)));
@@ -415,6 +418,7 @@ TEST_F(SupervisorTest, SiblingsOfAPanickingWorkerAreUntouched) {
   });
   Start();
   ASSERT_TRUE(AwaitReleased("bad", 1));
+  ASSERT_TRUE(clock_.AwaitDeadline(absl::Seconds(1))) << "its pause has begun";
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(clock_.StepTo(absl::Milliseconds(700)));
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Milliseconds(700)));
   ASSERT_TRUE(AwaitReleased("bad", 2));
