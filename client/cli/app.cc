@@ -78,7 +78,11 @@ int RunCommandLine(const std::vector<std::string>& arguments, const Streams& str
   } catch (const CLI::ParseError& error) {
     // Help and version arrive as errors with status 0.
     if (error.get_exit_code() == 0) return root->exit(error, streams.out, streams.err) == 0 ? kExitDone : kExitUsage;
-    return context.ReportUsage(std::string(error.what()) + "\n  next: " + Deepest(*root) + " --help");
+    // CLI11 would say that a command is missing; the reader wrote one, only it is unknown.
+    const std::vector<std::string> unknown = root->remaining(/*recurse=*/true);
+    const bool no_command = error.get_name() == "RequiredError" && !unknown.empty();
+    return context.ReportUsage((no_command ? "unknown command or option: " + unknown.front() : error.what()) +
+                               "\n  next: " + Deepest(*root) + " --help");
   }
   if (context.timeout <= absl::ZeroDuration()) return context.ReportUsage("--timeout: must be more than 0");
   int exit_status = context.RunAction();

@@ -31,7 +31,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& server) {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // The backoff between connection attempts would otherwise outlast our own retries.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   arguments.SetUserAgentPrefix("tenurectl");
