@@ -8,7 +8,9 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -52,16 +54,13 @@ class HeldLease {
   std::stop_source stop_;
   // Guarded by the keeper's mutex.
   Duration lease_{};
-  SteadyTime sent_;     // Of the last Extend (or claim) that succeeded.
-  SteadyTime due_;      // When to extend next.
-  SteadyTime slot_;     // The bucket of the keeper's timetable that it is linked in.
-  bool linked_ = false;
+  SteadyTime sent_;  // When the last Extend (or claim) that succeeded was sent.
+  SteadyTime due_;   // When to extend next.
+  SteadyTime slot_;  // The place in the keeper's timetable; valid with `place_` while it is tended.
+  std::list<std::shared_ptr<HeldLease>>::iterator place_;
+  bool tended_ = false;
   bool in_flight_ = false;
-  bool forgotten_ = false;
-  bool has_progress_ = false;
-  Progress progress_;
-  std::shared_ptr<HeldLease> next_;  // The bucket's list; each link owns the next.
-  HeldLease* previous_ = nullptr;
+  std::optional<Progress> progress_;  // Reported, not sent yet.
 };
 
 struct LeaseKeeperOptions {
@@ -76,7 +75,7 @@ struct LeaseKeeperOptions {
 class LeaseKeeper {
  public:
   explicit LeaseKeeper(Client client, LeaseKeeperOptions options = {});
-  // Stops extending; does not wait for calls under way, whose answers are dropped.
+  // Stops extending; waits for hooks that run, not for calls under way, whose answers are dropped. Not to be called from a hook.
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;

@@ -62,7 +62,7 @@ class SlotLimiter : public std::enable_shared_from_this<SlotLimiter> {
   virtual int Free(int priority) const = 0;
   // Slots taken now.
   virtual int in_use() const = 0;
-  // Slots taken now by jobs of a priority below this one.
+  // Slots taken now by jobs of a priority below this one, which must be the min_priority of a reservation (0 for others).
   virtual int InUseBelow(int priority) const = 0;
   virtual const SlotLimits& limits() const = 0;
 

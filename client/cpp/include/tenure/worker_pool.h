@@ -123,7 +123,8 @@ struct WorkerPoolOptions {
   Duration stop_wait = std::chrono::seconds(2);         // Then: how long they may take to obey their stop_token.
   Duration flush_wait = std::chrono::seconds(5);        // Then: how long the last settles may take to be answered.
   Duration unknown_kind_snooze = std::chrono::seconds(30);
-  std::function<void(std::function<void()>)> executor;  // Runs handlers instead of the pool's threads; must run each task once.
+  // Runs handlers instead of the pool's threads. Must run each task once, on another thread than the caller's.
+  std::function<void(std::function<void()>)> executor;
   PoolHooks hooks;
   Logger logger;                                        // Default: warnings and errors to standard error.
 };
