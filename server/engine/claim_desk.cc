@@ -1,0 +1,617 @@
+#include "server/engine/claim_desk.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "server/base/logging.h"
+#include "server/base/status.h"
+
+namespace tenure::engine {
+namespace {
+
+// A poll is answered so long before its caller's own deadline, so that the answer and not a time-out arrives.
+constexpr auto kAnswerBefore = std::chrono::milliseconds(50);
+constexpr auto kFirstRevisit = std::chrono::milliseconds(10);
+constexpr auto kLastRevisit = std::chrono::milliseconds(500);
+constexpr size_t kMaxRanges = 48;
+// After a claim failed (the database is away): its queue rests so long.
+constexpr auto kRest = std::chrono::milliseconds(200);
+
+}  // namespace
+
+struct ClaimDesk::Poll {
+  ClaimCall call;
+  Deadline ends{};  // When to answer empty.
+  Callback<ClaimAnswer> done;
+  std::vector<int32_t> queues;  // Known ones, in the order in which to try them.
+  std::set<std::string> unknown;
+  size_t next = 0;              // Index into queues: where it tries next.
+  int32_t in_line = 0;          // The queue in whose line or batch it is; 0: none.
+  bool in_flight = false;
+  std::vector<std::pair<Queue*, std::list<PollPtr>::iterator>> parked;  // Where it stands in each queue; empty: not parked.
+  bool is_parked = false;
+  bool answered = false;
+  bool cancelled = false;
+  bool checked_replay = false;  // The request id was, or is being, looked up ...
+  bool looking_up = false;      // ... and the answer waits for that.
+  Timers::Id timer = 0;
+};
+
+struct ClaimDesk::Queue {
+  int32_t id = 0;
+  bool paused = false;
+  std::map<int16_t, ReadyCursor, std::greater<>> cursors;
+  std::deque<PollPtr> line;
+  std::list<PollPtr> parked;
+  bool in_flight = false;
+  Clock::TimePoint rest_until{};
+  std::vector<int64_t> revisit;
+  Clock::TimePoint revisit_at{};
+  Clock::Duration revisit_delay = kFirstRevisit;
+  bool revisit_timer = false;
+};
+
+class ClaimDesk::Handle : public PollHandle {
+ public:
+  Handle(ClaimDesk* desk, PollPtr poll) : desk_(desk), poll_(std::move(poll)) {}
+  void Cancel() override { desk_->CancelPoll(poll_); }
+
+ private:
+  ClaimDesk* desk_;
+  PollPtr poll_;
+};
+
+ClaimDesk::ClaimDesk(store::Store& store, Executor& executor, Timers& timers, QueueDirectory& directory, Metrics& metrics,
+                     const Options& options, Hooks hooks)
+    : store_(store), executor_(executor), timers_(timers), directory_(directory), metrics_(metrics), options_(options),
+      hooks_(std::move(hooks)) {}
+
+ClaimDesk::~ClaimDesk() = default;
+
+void ClaimDesk::Run(Actions& actions) {
+  for (auto& action : actions) action();
+}
+
+std::shared_ptr<PollHandle> ClaimDesk::Claim(ClaimCall call, Deadline deadline, Callback<ClaimAnswer> done) {
+  auto poll = std::make_shared<Poll>();
+  const Clock::TimePoint now = timers_.clock().Now();
+  poll->ends = now + absl::ToChronoMicroseconds(call.wait);
+  if (deadline != Deadline::max()) poll->ends = std::min(poll->ends, deadline - kAnswerBefore);
+  poll->call = std::move(call);
+  poll->done = std::move(done);
+  auto handle = std::make_shared<Handle>(this, poll);
+  absl::Status refused;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    int& mine = polls_by_worker_[poll->call.worker];
+    if (draining_) {
+      refused = MakeError(absl::StatusCode::kUnavailable, "DRAINING", "this replica is shutting down; claim from another one", {},
+                          absl::ZeroDuration());
+    } else if (polls_.size() >= static_cast<size_t>(options_.max_polls) || mine >= options_.max_polls_per_worker) {
+      refused = MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_POLLS",
+                          mine >= options_.max_polls_per_worker
+                              ? "this worker has too many claims waiting; claim more jobs in one call instead"
+                              : "the daemon has as many long polls as it takes; try another replica",
+                          {}, absl::Seconds(1));
+      Metrics::Add(metrics_.shed, {{"what", "polls"}});
+    } else {
+      ++mine;
+      polls_.insert(poll);
+    }
+    if (!refused.ok() && mine == 0) polls_by_worker_.erase(poll->call.worker);
+  }
+  if (!refused.ok()) {
+    poll->done(refused);
+    return handle;
+  }
+  hooks_.seen(poll->call.worker, poll->call.queues);
+  std::vector<std::string> names;
+  names.reserve(poll->call.queues.size());
+  for (const QueueShare& share : poll->call.queues) names.push_back(share.queue);
+  directory_.Resolve(std::move(names), /*create=*/false, [this, poll](QueueDirectory::Resolved resolved) { Begin(poll, std::move(resolved)); });
+  return handle;
+}
+
+void ClaimDesk::Begin(const PollPtr& poll, QueueDirectory::Resolved resolved) {
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (poll->answered) return;
+    // WEIGHTED: a random order in which heavier queues tend to come first (exponential keys), drawn anew for each poll, so that over
+    // many polls the queues share by weight.
+    std::vector<std::pair<double, const QueueShare*>> order;
+    for (const QueueShare& share : poll->call.queues) {
+      const double key = poll->call.weighted ? -std::log(absl::Uniform<double>(absl::IntervalOpenOpen, random_, 0, 1)) / share.weight : 0;
+      order.emplace_back(key, &share);
+    }
+    if (poll->call.weighted) std::sort(order.begin(), order.end());
+    for (const auto& [unused, share] : order) {
+      auto queue = resolved.find(share->queue);
+      if (queue == resolved.end()) continue;
+      if (queue->second.ok()) {
+        QueueOf(queue->second->id).paused = queue->second->paused;
+        poll->queues.push_back(queue->second->id);
+      } else if (absl::IsNotFound(queue->second.status())) {
+        // It may have been made while its name was looked up; then its event has come already.
+        if (auto known = directory_.Find(share->queue)) {
+          poll->queues.push_back(known->id);
+        } else {
+          poll->unknown.insert(share->queue);
+          unknown_[share->queue].push_back(poll);
+        }
+      } else {
+        Answer(poll, queue->second.status(), actions);
+        break;
+      }
+    }
+    if (!poll->answered) Place(poll, actions);
+  }
+  Run(actions);
+}
+
+// Slots that only high priorities may take.
+int32_t ClaimDesk::Kept(const Poll& poll, int16_t* least) {
+  int32_t kept = 0;
+  *least = kAnyPriority;
+  for (const SlotReservation& reservation : poll.call.reservations) {
+    kept += reservation.slots;
+    *least = std::max(*least, reservation.min_priority);
+  }
+  return std::min(kept, poll.call.max_jobs);
+}
+
+bool ClaimDesk::HasReadyFrom(const Queue& queue, int16_t least) {
+  for (const auto& [priority, cursor] : queue.cursors) {
+    if (priority < least) return false;
+    if (cursor.MaybeReady()) return true;
+  }
+  return false;
+}
+
+// True if the queue may have something that this poll's slots can take.
+bool ClaimDesk::Eligible(const Poll& poll, const Queue& queue) const {
+  if (!MaybeReady(queue)) return false;
+  int16_t least;
+  return Kept(poll, &least) < poll.call.max_jobs || HasReadyFrom(queue, least);
+}
+
+bool ClaimDesk::MaybeReady(const Queue& queue) const {
+  if (queue.paused) return false;
+  const Clock::TimePoint now = timers_.clock().Now();
+  if (queue.rest_until > now) return false;
+  if (!queue.revisit.empty() && queue.revisit_at <= now) return true;
+  for (const auto& [unused, cursor] : queue.cursors) {
+    if (cursor.MaybeReady()) return true;
+  }
+  return false;
+}
+
+// Puts a poll into the line of its next queue that may have something; parks it if none has. The queues before the next one are
+// looked at once more: they may have become ready while it stood in another's line.
+void ClaimDesk::Place(const PollPtr& poll, Actions& actions) {
+  if (poll->answered || poll->in_line != 0) return;
+  const size_t count = poll->queues.size();
+  for (size_t tried = 0; tried < count; ++tried) {
+    if (poll->next >= count) poll->next = 0;
+    Queue& queue = QueueOf(poll->queues[poll->next]);
+    ++poll->next;
+    if (!Eligible(*poll, queue)) continue;
+    poll->in_line = queue.id;
+    queue.line.push_back(poll);
+    Pump(queue, actions);
+    return;
+  }
+  poll->next = 0;
+  if (!poll->call.request_id.empty() && !poll->checked_replay) LookUp(poll);
+  Park(poll, actions);
+}
+
+// The original of a repeated claim may have taken jobs whose answer was lost. Looked up only when there is nothing else to answer: where
+// there is, the claim itself finds the request id taken.
+void ClaimDesk::LookUp(const PollPtr& poll) {
+  poll->checked_replay = true;
+  poll->looking_up = true;
+  executor_.Post([this, poll] { Replay(poll); });
+}
+
+void ClaimDesk::Park(const PollPtr& poll, Actions& actions) {
+  if (!poll->looking_up && poll->ends <= timers_.clock().Now()) return Answer(poll, ClaimAnswer{}, actions);
+  poll->is_parked = true;
+  for (int32_t id : poll->queues) {
+    Queue& queue = QueueOf(id);
+    poll->parked.emplace_back(&queue, queue.parked.insert(queue.parked.end(), poll));
+  }
+  if (poll->timer == 0) poll->timer = timers_.At(poll->ends, [this, poll] { ExpirePoll(poll); });
+}
+
+// Takes a poll out of every list that it stands in.
+void ClaimDesk::Leave(const PollPtr& poll) {
+  for (auto& [queue, spot] : poll->parked) queue->parked.erase(spot);
+  poll->parked.clear();
+  poll->is_parked = false;
+  if (poll->in_line != 0 && !poll->in_flight) {
+    std::deque<PollPtr>& line = QueueOf(poll->in_line).line;
+    line.erase(std::remove(line.begin(), line.end(), poll), line.end());
+    poll->in_line = 0;
+  }
+}
+
+void ClaimDesk::Answer(const PollPtr& poll, absl::StatusOr<ClaimAnswer> answer, Actions& actions) {
+  if (poll->answered) return;
+  poll->answered = true;
+  Leave(poll);
+  for (const std::string& name : poll->unknown) {
+    auto waiting = unknown_.find(name);
+    if (waiting == unknown_.end()) continue;
+    waiting->second.remove(poll);
+    if (waiting->second.empty()) unknown_.erase(waiting);
+  }
+  polls_.erase(poll);
+  if (auto mine = polls_by_worker_.find(poll->call.worker); mine != polls_by_worker_.end() && --mine->second <= 0) {
+    polls_by_worker_.erase(mine);
+  }
+  const char* outcome = poll->cancelled ? "cancelled" : !answer.ok() ? "error" : answer->replayed ? "replayed" : answer->jobs.empty() ? "empty" : "jobs";
+  actions.push_back([this, poll, outcome, answer = std::move(answer)]() mutable {
+    if (poll->timer != 0) timers_.Cancel(poll->timer);
+    Metrics::Add(metrics_.claims, {{"outcome", outcome}});
+    poll->done(std::move(answer));
+    poll->done = nullptr;
+  });
+}
+
+void ClaimDesk::ExpirePoll(const PollPtr& poll) {
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (poll->answered) return;
+    // A claim or a look-up in flight for it will answer, with or without a job.
+    if (poll->in_flight || poll->looking_up) {
+      poll->ends = timers_.clock().Now();
+    } else {
+      Answer(poll, ClaimAnswer{}, actions);
+    }
+  }
+  Run(actions);
+}
+
+void ClaimDesk::CancelPoll(const PollPtr& poll) {
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (poll->answered) return;
+    poll->cancelled = true;
+    if (poll->in_flight) return;
+    const int32_t stood = poll->in_line;
+    Answer(poll, absl::CancelledError("the caller has gone"), actions);
+    // What it would have taken wakes another.
+    if (stood != 0) WakeParked(QueueOf(stood), 1, actions);
+  }
+  Run(actions);
+}
+
+void ClaimDesk::Replay(const PollPtr& poll) {
+  auto found = store_.FindClaim(poll->call.request_id);
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    poll->looking_up = false;
+    // In flight it may be getting jobs of its own; if its request is taken, its batch comes back here.
+    if (poll->answered || poll->in_flight) return;
+    if (!found.ok()) {
+      Answer(poll, found.status(), actions);
+    } else if (found->has_value()) {
+      Answer(poll, ClaimAnswer{std::move(**found), true}, actions);
+    } else if (poll->in_line == 0 && poll->ends <= timers_.clock().Now()) {
+      Answer(poll, ClaimAnswer{}, actions);
+    }
+  }
+  Run(actions);
+}
+
+// Starts the queue's next claim if one is wanted and none is in flight.
+void ClaimDesk::Pump(Queue& queue, Actions& actions) {
+  if (queue.in_flight || queue.line.empty()) return;
+  if (!MaybeReady(queue)) {
+    // Nothing left here: everybody in the line goes on.
+    std::deque<PollPtr> line = std::move(queue.line);
+    queue.line.clear();
+    for (const PollPtr& poll : line) poll->in_line = 0;
+    for (const PollPtr& poll : line) Place(poll, actions);
+    return;
+  }
+  auto batch = std::make_shared<Batch>();
+  batch->claim.queue = queue.id;
+  batch->claim.replica = hooks_.replica();
+  batch->claim.max_bytes = 64 << 20;
+  std::unordered_map<std::string, int32_t> workers;
+  // Polls with reservations offer their kept slots to high priorities only: such a poll has a batch of its own, for all its slots while
+  // something of high priority is ready, else for those that are free to all.
+  std::deque<PollPtr> skipped;
+  while (!queue.line.empty() && batch->claim.slots.size() < static_cast<size_t>(options_.max_batch_items)) {
+    PollPtr poll = queue.line.front();
+    queue.line.pop_front();
+    int16_t least;
+    const int32_t kept = Kept(*poll, &least);
+    int32_t wanted = poll->call.max_jobs;
+    if (kept > 0) {
+      if (!batch->offered.empty()) {
+        skipped.push_back(poll);
+        continue;
+      }
+      if (HasReadyFrom(queue, least)) {
+        batch->min_priority = least;
+      } else if (kept < wanted) {
+        wanted -= kept;
+      } else {
+        poll->in_line = 0;
+        Place(poll, actions);
+        continue;
+      }
+    }
+    const size_t room = static_cast<size_t>(options_.max_batch_items) - batch->claim.slots.size();
+    const size_t count = std::min(room, static_cast<size_t>(wanted));
+    auto [worker, fresh] = workers.try_emplace(poll->call.worker, static_cast<int32_t>(workers.size()));
+    if (fresh) batch->claim.workers.push_back(poll->call.worker);
+    int32_t request = -1;
+    if (!poll->call.request_id.empty()) {
+      request = static_cast<int32_t>(batch->claim.requests.size());
+      batch->claim.requests.push_back({poll->call.request_id, poll->call.lease});
+    }
+    batch->offered.push_back({poll, batch->claim.slots.size(), count});
+    for (size_t i = 0; i < count; ++i) batch->claim.slots.push_back({worker->second, request, poll->call.lease});
+    batch->claim.max_bytes = std::min(batch->claim.max_bytes, poll->call.max_bytes);
+    poll->in_flight = true;
+    if (kept > 0) break;
+  }
+  for (auto poll = skipped.rbegin(); poll != skipped.rend(); ++poll) queue.line.push_front(*poll);
+  if (batch->offered.empty()) return;
+
+  for (auto& [priority, cursor] : queue.cursors) {
+    if (priority < batch->min_priority) break;
+    if (!cursor.MaybeReady() || batch->claim.ranges.size() >= kMaxRanges) continue;
+    std::vector<store::ClaimRange> ranges = cursor.Plan(priority, kMaxRanges - batch->claim.ranges.size());
+    batch->slices.push_back({priority, batch->claim.ranges.size(), ranges.size()});
+    batch->claim.ranges.insert(batch->claim.ranges.end(), ranges.begin(), ranges.end());
+  }
+  if (!queue.revisit.empty() && queue.revisit_at <= timers_.clock().Now()) {
+    // Half the slots at most: rows that stay locked must not keep the others from being served.
+    const size_t some = std::min(queue.revisit.size(), std::max<size_t>(1, batch->claim.slots.size() / 2));
+    batch->claim.revisit.assign(queue.revisit.begin(), queue.revisit.begin() + static_cast<std::ptrdiff_t>(some));
+    if (batch->claim.slots.size() == 1 && !batch->claim.ranges.empty() && absl::Bernoulli(random_, 0.5)) batch->claim.revisit.clear();
+    queue.revisit.erase(queue.revisit.begin(), queue.revisit.begin() + static_cast<std::ptrdiff_t>(batch->claim.revisit.size()));
+  }
+  queue.in_flight = true;
+  actions.push_back([this, id = queue.id, batch] { executor_.Post([this, id, batch] { RunBatch(id, batch); }); });
+}
+
+void ClaimDesk::RunBatch(int32_t queue, std::shared_ptr<Batch> batch) {
+  {
+    // Who has gone since must not be given a lease.
+    std::lock_guard<std::mutex> lock(mu_);
+    size_t gone = 0;
+    for (const Offered& offered : batch->offered) gone += offered.poll->cancelled;
+    if (gone == batch->offered.size()) batch->claim.slots.clear();
+  }
+  metrics_.batch_items.Add({{"verb", "claim"}}, ItemBuckets()).Observe(static_cast<double>(batch->claim.slots.size()));
+  const Clock::TimePoint sent = timers_.clock().Now();
+  absl::StatusOr<store::ClaimResult> result = batch->claim.slots.empty() ? absl::StatusOr<store::ClaimResult>(absl::CancelledError())
+                                                                         : store_.Claim(batch->claim);
+  if (result.ok()) hooks_.granted(result->jobs, sent);
+  FinishBatch(queue, *batch, std::move(result));
+}
+
+void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::ClaimResult> result) {
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    Queue& queue = QueueOf(id);
+    queue.in_flight = false;
+    const bool ok = result.ok();
+    const bool cancelled = !ok && absl::IsCancelled(result.status());
+    for (const Batch::Slice& slice : batch.slices) {
+      queue.cursors[slice.priority].Finish(ok, ok ? result->ranges.data() + slice.first : nullptr, slice.count);
+    }
+    if (ok) {
+      if (batch.claim.revisit.empty() && queue.revisit.empty()) queue.revisit_delay = kFirstRevisit;
+      if (!result->missed.empty()) {
+        const bool again = !batch.claim.revisit.empty();
+        queue.revisit.insert(queue.revisit.end(), result->missed.begin(), result->missed.end());
+        queue.revisit_delay = again ? std::min<Clock::Duration>(queue.revisit_delay * 2, kLastRevisit) : kFirstRevisit;
+        queue.revisit_at = timers_.clock().Now() + queue.revisit_delay;
+        ScheduleRevisit(queue);
+      }
+    } else {
+      queue.revisit.insert(queue.revisit.end(), batch.claim.revisit.begin(), batch.claim.revisit.end());
+      if (!cancelled) {
+        queue.rest_until = timers_.clock().Now() + kRest;
+        timers_.After(kRest, [this, id] {
+          Actions later;
+          {
+            std::lock_guard<std::mutex> inner(mu_);
+            Queue& rested = QueueOf(id);
+            WakeParked(rested, 1, later);
+            Pump(rested, later);
+          }
+          Run(later);
+        });
+      }
+    }
+
+    std::vector<std::vector<store::ClaimedJob>> got(batch.offered.size());
+    if (ok) {
+      for (store::ClaimedJob& job : result->jobs) {
+        const size_t slot = static_cast<size_t>(job.slot);
+        auto owner = std::upper_bound(batch.offered.begin(), batch.offered.end(), slot,
+                                      [](size_t s, const Offered& offered) { return s < offered.first; });
+        got[static_cast<size_t>(owner - batch.offered.begin()) - 1].push_back(std::move(job));
+      }
+    }
+    for (size_t i = 0; i < batch.offered.size(); ++i) {
+      const PollPtr& poll = batch.offered[i].poll;
+      poll->in_flight = false;
+      poll->in_line = 0;
+      const bool replay = ok && !poll->call.request_id.empty() &&
+                          std::any_of(result->taken_requests.begin(), result->taken_requests.end(), [&](int32_t request) {
+                            return batch.claim.requests[static_cast<size_t>(request)].request_id == poll->call.request_id;
+                          });
+      if (replay) {
+        LookUp(poll);
+        Park(poll, actions);
+      } else if (poll->cancelled) {
+        // With a request id the caller's repeat may still come for them.
+        if (!got[i].empty() && poll->call.request_id.empty()) {
+          actions.push_back([this, jobs = std::move(got[i])]() mutable { hooks_.give_back(std::move(jobs)); });
+        }
+        Answer(poll, absl::CancelledError("the caller has gone"), actions);
+      } else if (!ok) {
+        Answer(poll, result.status(), actions);
+      } else if (!got[i].empty()) {
+        ClaimAnswer answer;
+        answer.jobs = std::move(got[i]);
+        std::sort(answer.jobs.begin(), answer.jobs.end(), [](const store::ClaimedJob& a, const store::ClaimedJob& b) {
+          return a.job.priority != b.job.priority ? a.job.priority > b.job.priority : a.job.id.seq < b.job.id.seq;
+        });
+        Answer(poll, std::move(answer), actions);
+      } else {
+        Place(poll, actions);
+      }
+    }
+    if (MaybeReady(queue)) WakeParked(queue, 1, actions);
+    Pump(queue, actions);
+  }
+  Run(actions);
+}
+
+// Lets parked polls of the queue try again, as many as `jobs` can serve. One that finds something in another queue of its own
+// does not count.
+void ClaimDesk::WakeParked(Queue& queue, int64_t jobs, Actions& actions) {
+  for (size_t left = queue.parked.size(); left > 0 && jobs > 0 && !queue.parked.empty() && MaybeReady(queue); --left) {
+    PollPtr poll = queue.parked.front();
+    Leave(poll);
+    Place(poll, actions);
+    if (poll->in_line == queue.id) jobs -= poll->call.max_jobs;
+  }
+}
+
+void ClaimDesk::NoteReady(const std::vector<store::ReadyRange>& ranges) {
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    for (const store::ReadyRange& range : ranges) {
+      Queue& queue = QueueOf(range.queue);
+      queue.cursors[range.priority].Add(range.low, range.high);
+      WakeParked(queue, std::max(1, range.count), actions);
+      Pump(queue, actions);
+    }
+  }
+  Run(actions);
+}
+
+void ClaimDesk::NoteQueue(const store::Queue& row) {
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    Queue& queue = QueueOf(row.id);
+    const bool resumed = queue.paused && !row.paused;
+    queue.paused = row.paused;
+    if (auto waiting = unknown_.find(row.name); waiting != unknown_.end()) {
+      std::list<PollPtr> polls = std::move(waiting->second);
+      unknown_.erase(waiting);
+      for (const PollPtr& poll : polls) {
+        poll->unknown.erase(row.name);
+        poll->queues.push_back(row.id);
+        if (poll->is_parked) poll->parked.emplace_back(&queue, queue.parked.insert(queue.parked.end(), poll));
+      }
+    }
+    if (resumed) {
+      // Claims during the pause read nothing and took it for the end: begin anew.
+      for (auto& [unused, cursor] : queue.cursors) cursor.Add(store::kLowestKey, store::kHighestKey);
+      WakeParked(queue, 1, actions);
+      Pump(queue, actions);
+    }
+  }
+  Run(actions);
+}
+
+void ClaimDesk::Reset(const std::vector<std::pair<int32_t, int16_t>>& ready) {
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    for (auto& [unused, queue] : queues_) {
+      for (auto& [priority, cursor] : queue->cursors) cursor.Add(store::kLowestKey, store::kHighestKey);
+    }
+    for (const auto& [id, priority] : ready) QueueOf(id).cursors[priority].Add(store::kLowestKey, store::kHighestKey);
+    for (auto& [unused, queue] : queues_) {
+      WakeParked(*queue, 1, actions);
+      Pump(*queue, actions);
+    }
+  }
+  Run(actions);
+}
+
+void ClaimDesk::ScheduleRevisit(Queue& queue) {
+  if (queue.revisit_timer) return;
+  queue.revisit_timer = true;
+  timers_.At(queue.revisit_at, [this, id = queue.id] {
+    Actions actions;
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      Queue& due = QueueOf(id);
+      due.revisit_timer = false;
+      if (!due.revisit.empty()) {
+        if (due.revisit_at > timers_.clock().Now()) {
+          ScheduleRevisit(due);
+        } else {
+          WakeParked(due, 1, actions);
+          Pump(due, actions);
+        }
+      }
+    }
+    Run(actions);
+  });
+}
+
+void ClaimDesk::Drain() {
+  Actions actions;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    draining_ = true;
+    const std::vector<PollPtr> polls(polls_.begin(), polls_.end());
+    for (const PollPtr& poll : polls) {
+      if (poll->in_flight) {
+        poll->ends = timers_.clock().Now();
+      } else {
+        Answer(poll, ClaimAnswer{}, actions);
+      }
+    }
+  }
+  Run(actions);
+}
+
+std::vector<store::ReadyRange> ClaimDesk::Positions() const {
+  std::vector<store::ReadyRange> positions;
+  std::lock_guard<std::mutex> lock(mu_);
+  for (const auto& [id, queue] : queues_) {
+    for (const auto& [priority, cursor] : queue->cursors) {
+      if (cursor.MaybeReady()) positions.push_back({id, priority, cursor.Lowest(), store::kHighestKey, 0});
+    }
+  }
+  return positions;
+}
+
+size_t ClaimDesk::parked() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return polls_.size();
+}
+
+ClaimDesk::Queue& ClaimDesk::QueueOf(int32_t id) {
+  std::unique_ptr<Queue>& queue = queues_[id];
+  if (!queue) {
+    queue = std::make_unique<Queue>();
+    queue->id = id;
+  }
+  return *queue;
+}
+
+}  // namespace tenure::engine

@@ -1,0 +1,190 @@
+// The engine's parts, put together. Layer: engine. Thread-safe.
+//
+// engine_impl.cc: life and look-ups. engine_jobs.cc: Enqueue, Cancel, Claim. engine_tokens.cc: all that names a lease token. replica_loop.cc: the thread that keeps this replica alive and reads events.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "server/engine/batch_lane.h"
+#include "server/engine/claim_desk.h"
+#include "server/engine/engine.h"
+#include "server/engine/executor.h"
+#include "server/engine/lease_watch.h"
+#include "server/engine/notice_board.h"
+#include "server/engine/outcome_waiters.h"
+#include "server/engine/queue_directory.h"
+#include "server/engine/timers.h"
+#include "server/store/store.h"
+
+namespace tenure::engine {
+
+class EngineImpl : public Engine {
+ public:
+  EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Options options);
+  ~EngineImpl() override;
+
+  void Start() override;
+  void Drain() override;
+  void Stop(Deadline deadline) override;
+
+  void Enqueue(std::vector<EnqueueItem> items, Deadline deadline, Callback<std::vector<store::EnqueueOutcome>> done) override;
+  std::shared_ptr<PollHandle> Get(const store::JobId& id, absl::Duration wait, Deadline deadline, Callback<store::Job> done) override;
+  void List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) override;
+  void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline, Callback<std::vector<CancelAnswer>> done) override;
+  void Retry(std::vector<store::JobId> ids, std::string request_id, Callback<std::vector<store::RetryOutcome>> done) override;
+
+  std::shared_ptr<PollHandle> Claim(ClaimCall call, Deadline deadline, Callback<ClaimAnswer> done) override;
+  void ClaimNamed(NamedClaimCall call, Deadline deadline, Callback<std::vector<store::NamedClaimOutcome>> done) override;
+  void Extend(std::vector<store::ExtendItem> items, Deadline deadline, Callback<std::vector<ExtendAnswer>> done) override;
+  void Complete(std::vector<CompleteItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) override;
+  void Fail(std::vector<store::FailItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) override;
+  void Release(std::vector<store::GiveBackItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) override;
+  void Snooze(std::vector<store::GiveBackItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) override;
+  std::shared_ptr<PollHandle> AwaitNotices(std::string worker, std::vector<int64_t> seen, absl::Duration wait, Deadline deadline,
+                                           Callback<NoticesAnswer> done) override;
+  void Undeliverable(ClaimAnswer answer) override;
+
+  void CreateQueue(std::string name, store::QueueSettings settings, bool paused, Callback<QueueInfo> done) override;
+  void UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields, Callback<QueueInfo> done) override;
+  void SetPaused(std::string name, bool paused, Callback<QueueInfo> done) override;
+  void GetQueue(std::string name, Callback<QueueInfo> done) override;
+  void ListQueues(std::string after_name, std::string prefix, int limit, Callback<std::vector<QueueInfo>> done) override;
+
+  void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override;
+  void ListReplicas(Callback<std::vector<store::ReplicaRow>> done) override;
+  void ListBackground(Callback<std::vector<store::BackgroundRow>> done) override;
+  void Inspect(Callback<store::DatabaseInfo> done) override;
+
+  std::string QueueName(int32_t id) const override { return directory_.Name(id); }
+  int32_t replica_id() const override { return replica_.load(); }
+  const Options& options() const override { return options_; }
+  Health health() const override;
+  std::vector<QueueInfo> Snapshot() const override;
+  void NoteReady(std::vector<store::ReadyRange> ranges) override;
+  void OnScheduled(std::function<void(absl::Duration)> listener) override { on_scheduled_ = std::move(listener); }
+
+ private:
+  // One call's items on their way through lanes, slow lane and second statements.
+  template <typename Item, typename Outcome, typename Answer>
+  struct TokenCall;
+  template <typename Item, typename Outcome, typename Answer>
+  void RunTokenCall(BatchLane<Item, Outcome>& lane, std::shared_ptr<TokenCall<Item, Outcome, Answer>> call);
+  template <typename Item, typename Outcome, typename Answer>
+  void AddToLane(BatchLane<Item, Outcome>& lane, std::shared_ptr<TokenCall<Item, Outcome, Answer>> call, int32_t queue,
+                 std::vector<size_t> indexes);
+
+  using ExtendLane = BatchLane<store::ExtendItem, store::ExtendOutcome>;
+  using CompleteLane = BatchLane<store::CompleteItem, store::SettleOutcome>;
+  using FailLane = BatchLane<store::FailItem, store::SettleOutcome>;
+  using GiveBackLane = BatchLane<store::GiveBackItem, store::SettleOutcome>;
+  using EnqueueLane = BatchLane<store::NewJob, store::EnqueueOutcome>;
+
+  EnqueueLane::Outcomes FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, bool keyed);
+  ExtendLane::Outcomes FlushExtend(int32_t queue, std::span<const store::ExtendItem> items);
+  CompleteLane::Outcomes FlushComplete(int32_t queue, std::span<const store::CompleteItem> items);
+  FailLane::Outcomes FlushFail(int32_t queue, std::span<const store::FailItem> items);
+  GiveBackLane::Outcomes FlushGiveBack(int32_t queue, store::Verb verb, std::span<const store::GiveBackItem> items);
+  // Settles with `settle`, then looks up what it left unresolved; counts, wakes and forgets what follows from it.
+  template <typename Item, typename SettleFn>
+  absl::StatusOr<std::vector<store::SettleOutcome>> FlushSettle(int32_t queue, store::Verb verb, std::span<const Item> items,
+                                                                SettleFn settle);
+  // What an outcome says about a token, as the caller is told; nullopt: locked, try again.
+  static std::optional<absl::Status> TokenStatus(store::TokenState state, const store::LeaseToken& token);
+  void CountStale(int32_t queue, store::Verb verb, int n);
+  void NoteScheduled(const std::optional<absl::Duration>& from_now);
+
+  // Counts the call until `done` has run (Stop waits for that), runs it at most once, and if it is dropped unrun (the engine
+  // stopped), answers UNAVAILABLE in its place: no caller is left without an answer.
+  template <typename T>
+  Callback<T> Tracked(Callback<T> done) {
+    struct Holder {
+      EngineImpl* engine;
+      Callback<T> done;
+      void Run(absl::StatusOr<T> answer) {
+        Callback<T> once = std::move(done);
+        done = nullptr;
+        if (!once) return;
+        once(std::move(answer));
+        engine->EndCall();
+      }
+      ~Holder() { Run(Stopped()); }
+    };
+    BeginCall();
+    auto holder = std::make_shared<Holder>(Holder{this, std::move(done)});
+    return [holder](absl::StatusOr<T> answer) { holder->Run(std::move(answer)); };
+  }
+  void BeginCall();
+  void EndCall();
+  static absl::Status Stopped();
+
+  void Fill(store::Job& job);
+  absl::Status KnowQueues(std::span<store::Job* const> jobs);
+  QueueInfo InfoOf(const store::Queue& queue) const;
+  absl::StatusOr<QueueInfo> Learned(absl::StatusOr<store::Queue> queue);
+
+  // --- replica_loop.cc
+  void ReplicaLoop();
+  absl::Status BeginReplica();
+  absl::Status ReadEventsOnce();
+  void Apply(const store::EventBatch& events);
+  absl::Status Upkeep();
+  absl::Status ReconcileLeases();
+  void ReadOldest();
+  void ReapDue();
+  void ScheduleReaping();
+  void Granted(const std::vector<store::ClaimedJob>& jobs, Clock::TimePoint sent);
+
+  store::Store& store_;
+  Clock& clock_;
+  Metrics& metrics_;
+  const Options options_;
+  std::function<void(absl::Duration)> on_scheduled_;
+
+  Executor executor_;
+  Timers timers_;
+  QueueDirectory directory_;
+  LeaseWatch watch_;
+  NoticeBoard notices_;
+  OutcomeWaiters waiters_;
+  ClaimDesk desk_;
+  EnqueueLane enqueue_lane_;
+  EnqueueLane keyed_lane_;
+  ExtendLane extend_lane_;
+  CompleteLane complete_lane_;
+  FailLane fail_lane_;
+  GiveBackLane release_lane_;
+  GiveBackLane snooze_lane_;
+
+  std::atomic<int32_t> replica_{0};
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> reconcile_{false};
+  std::atomic<bool> reaping_{false};  // Off while the database is away: what ran out then is judged when it is back.
+
+  mutable std::mutex mu_;
+  std::condition_variable cv_;
+  bool stopping_ = false;
+  int calls_ = 0;
+  std::condition_variable idle_cv_;
+  std::string snapshot_;
+  std::unordered_map<int32_t, store::QueueCounts> counts_;
+  std::unordered_map<int32_t, absl::Duration> oldest_;
+  std::unordered_map<std::string, std::vector<std::string>> seen_workers_;
+  Clock::TimePoint last_ok_{};
+  absl::Status last_error_;
+  Clock::TimePoint next_heartbeat_{};
+  Clock::TimePoint next_oldest_{};
+  Clock::TimePoint next_reconcile_{};
+  Clock::TimePoint next_workers_{};
+  std::thread loop_;
+};
+
+}  // namespace tenure::engine

@@ -1,0 +1,255 @@
+// EngineImpl: Enqueue, Cancel and Claim.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/engine/engine_impl.h"
+
+namespace tenure::engine {
+namespace {
+
+// Cancels of rows that somebody has locked are tried again so often, until the caller's deadline, at most so long.
+constexpr auto kFirstRetry = std::chrono::milliseconds(10);
+constexpr auto kLastRetry = std::chrono::milliseconds(200);
+constexpr auto kLongestWait = std::chrono::seconds(30);
+constexpr auto kAnswerBefore = std::chrono::milliseconds(20);
+
+int64_t BytesOf(const store::NewJob& job) { return static_cast<int64_t>(job.payload.data.size()) + 256; }
+
+}  // namespace
+
+EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, bool keyed) {
+  auto result = keyed ? store_.EnqueueKeyed(queue, items) : store_.Enqueue(queue, items);
+  if (!result.ok()) return result.status();
+  desk_.NoteReady(result->ready);
+  NoteScheduled(result->earliest_due);
+  int accepted = 0, duplicate = 0, refused = 0;
+  for (const store::EnqueueOutcome& outcome : result->jobs) {
+    ++(!outcome.status.ok() ? refused : outcome.duplicate ? duplicate : accepted);
+  }
+  const std::string name = directory_.Name(queue);
+  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "accepted"}}, accepted);
+  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "duplicate"}}, duplicate);
+  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "refused"}}, refused);
+  return std::move(result->jobs);
+}
+
+void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline, Callback<std::vector<store::EnqueueOutcome>> done) {
+  (void)deadline;  // What the database takes is bounded by the statements' own limit.
+  std::vector<std::string> names;
+  for (const EnqueueItem& item : items) {
+    if (names.empty() || names.back() != item.queue) names.push_back(item.queue);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  directory_.Resolve(std::move(names), options_.create_queues,
+                     [this, items = std::move(items), done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
+    struct Call {
+      std::vector<store::EnqueueOutcome> outcomes;
+      std::mutex mu;
+      size_t open = 0;
+      Callback<std::vector<store::EnqueueOutcome>> done;
+      void Close(size_t n) {
+        bool last = false;
+        {
+          std::lock_guard<std::mutex> lock(mu);
+          open -= n;
+          last = open == 0;
+        }
+        if (last) done(std::move(outcomes));
+      }
+    };
+    auto call = std::make_shared<Call>();
+    call->outcomes.resize(items.size());
+    call->open = items.size() + 1;  // One for this function.
+    call->done = std::move(done);
+    std::map<std::pair<int32_t, bool>, std::vector<size_t>> parts;
+    size_t refused = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+      const auto& queue = resolved.at(items[i].queue);
+      if (!queue.ok()) {
+        call->outcomes[i].status = queue.status();
+        ++refused;
+      } else {
+        parts[{queue->id, !items[i].job.idempotency_key.empty()}].push_back(i);
+      }
+    }
+    for (const auto& [part, indexes] : parts) {
+      EnqueueLane& lane = part.second ? keyed_lane_ : enqueue_lane_;
+      for (size_t at = 0; at < indexes.size();) {
+        std::vector<store::NewJob> jobs;
+        std::vector<size_t> taken;
+        int64_t bytes = 0;
+        while (at < indexes.size() && jobs.size() < lane.batch_items() && (jobs.empty() || bytes < options_.max_batch_bytes)) {
+          bytes += BytesOf(items[indexes[at]].job);
+          jobs.push_back(std::move(items[indexes[at]].job));
+          taken.push_back(indexes[at++]);
+        }
+        lane.Add(part.first, std::move(jobs), bytes, [call, taken = std::move(taken)](EnqueueLane::Outcomes outcomes) {
+          for (size_t i = 0; i < taken.size(); ++i) {
+            if (outcomes.ok()) {
+              call->outcomes[taken[i]] = std::move((*outcomes)[i]);
+            } else {
+              call->outcomes[taken[i]].status = outcomes.status();
+            }
+          }
+          call->Close(taken.size());
+        });
+      }
+    }
+    call->Close(refused + 1);
+  });
+}
+
+void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline, Callback<std::vector<CancelAnswer>> done) {
+  struct Call {
+    std::vector<store::JobId> ids;
+    std::string reason;
+    Deadline deadline;
+    std::vector<CancelAnswer> answers;
+    std::vector<size_t> open;
+    Clock::Duration delay = kFirstRetry;
+    Callback<std::vector<CancelAnswer>> done;
+    std::function<void(const std::shared_ptr<Call>&)> round;
+  };
+  auto call = std::make_shared<Call>();
+  call->ids = std::move(ids);
+  call->reason = std::move(reason);
+  call->deadline = std::min(deadline, clock_.Now() + kLongestWait) - kAnswerBefore;
+  call->answers.resize(call->ids.size());
+  for (size_t i = 0; i < call->ids.size(); ++i) call->open.push_back(i);
+  call->done = Tracked(std::move(done));
+  // One round over what is open; what is locked by somebody is tried again later.
+  call->round = [this](const std::shared_ptr<Call>& self) {
+    std::map<int32_t, std::vector<size_t>> by_queue;
+    for (size_t i : self->open) by_queue[self->ids[i].queue].push_back(i);
+    std::vector<size_t> locked;
+    for (const auto& [queue, all] : by_queue) {
+      for (size_t at = 0; at < all.size(); at += static_cast<size_t>(options_.max_batch_items)) {
+        const std::vector<size_t> part(all.begin() + static_cast<std::ptrdiff_t>(at),
+                                       all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), at + static_cast<size_t>(options_.max_batch_items))));
+        std::vector<store::JobId> of_part;
+        for (size_t i : part) of_part.push_back(self->ids[i]);
+        auto result = store_.Cancel(queue, of_part, self->reason);
+        if (!result.ok()) return self->done(result.status());
+        std::vector<store::JobId> ended;
+        int cancelled = 0, leases = 0;
+        for (size_t i = 0; i < part.size(); ++i) {
+          const store::CancelOutcome& outcome = result->items[i];
+          CancelAnswer& answer = self->answers[part[i]];
+          const store::JobId& id = self->ids[part[i]];
+          answer.previous = outcome.previous;
+          switch (outcome.state) {
+            case store::CancelOutcome::State::kCancelled:
+              if (outcome.previous != store::JobState::kCancelled) {
+                ++cancelled;
+                ended.push_back(id);
+              }
+              if (outcome.previous == store::JobState::kLeased) {
+                ++leases;
+                watch_.Forget(id.seq, outcome.number);
+              }
+              break;
+            case store::CancelOutcome::State::kAlreadyEnded:
+              answer.status = MakeError(absl::StatusCode::kFailedPrecondition, "ALREADY_SETTLED",
+                                        absl::StrCat("job ", id.ToString(), " has ended already"), {{"job_id", id.ToString()}});
+              break;
+            case store::CancelOutcome::State::kNotFound:
+              answer.status = MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                                        absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),
+                                        {{"job_id", id.ToString()}});
+              break;
+            case store::CancelOutcome::State::kLocked:
+              locked.push_back(part[i]);
+          }
+        }
+        const std::string name = directory_.Name(queue);
+        Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "cancelled"}}, cancelled);
+        Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "cancelled"}}, leases);
+        waiters_.Ended(ended);
+      }
+    }
+    const Clock::TimePoint next = clock_.Now() + self->delay;
+    self->delay = std::min<Clock::Duration>(self->delay * 2, kLastRetry);
+    if (!locked.empty() && next < self->deadline) {
+      self->open = std::move(locked);
+      timers_.At(next, [this, self] { executor_.Post([self] { self->round(self); }); });
+      return;
+    }
+    for (size_t i : locked) {
+      self->answers[i].status = MakeError(absl::StatusCode::kUnavailable, "JOB_LOCKED",
+                                          "another transaction holds the job and did not end in time; try again",
+                                          {{"job_id", self->ids[i].ToString()}}, absl::Milliseconds(500));
+    }
+    self->done(std::move(self->answers));
+  };
+  executor_.Post([call] { call->round(call); });
+}
+
+std::shared_ptr<PollHandle> EngineImpl::Claim(ClaimCall call, Deadline deadline, Callback<ClaimAnswer> done) {
+  return desk_.Claim(std::move(call), deadline, [this, done = Tracked(std::move(done))](absl::StatusOr<ClaimAnswer> answer) {
+    if (answer.ok()) {
+      for (store::ClaimedJob& claimed : answer->jobs) Fill(claimed.job);
+    }
+    done(std::move(answer));
+  });
+}
+
+void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline, Callback<std::vector<store::NamedClaimOutcome>> done) {
+  (void)deadline;  // One short transaction per queue; its own limit is shorter than any caller's.
+  if (draining_) {
+    return done(MakeError(absl::StatusCode::kUnavailable, "DRAINING", "this replica is shutting down; claim from another one"));
+  }
+  executor_.Post([this, call = std::move(call), done = Tracked(std::move(done))] {
+    const Clock::TimePoint sent = clock_.Now();
+    std::vector<store::NamedClaimOutcome> answers(call.ids.size());
+    if (!call.request_id.empty()) {
+      // A repeat gets what the original got.
+      auto found = store_.FindClaim(call.request_id);
+      if (!found.ok()) return done(found.status());
+      if (found->has_value()) {
+        for (size_t i = 0; i < call.ids.size(); ++i) {
+          for (store::ClaimedJob& job : **found) {
+            if (job.job.id == call.ids[i]) answers[i].job = job;
+          }
+          if (!answers[i].job) {
+            answers[i].refusal = MakeError(absl::StatusCode::kFailedPrecondition, "LEASE_LOST",
+                                           "the claim of this request id does not hold the job (any more)");
+          }
+        }
+        return done(std::move(answers));
+      }
+    }
+    std::map<int32_t, std::vector<size_t>> by_queue;
+    for (size_t i = 0; i < call.ids.size(); ++i) by_queue[call.ids[i].queue].push_back(i);
+    for (const auto& [queue, indexes] : by_queue) {
+      std::vector<store::JobId> ids;
+      for (size_t i : indexes) ids.push_back(call.ids[i]);
+      // One entry per queue: each is a transaction of its own.
+      const std::string request = call.request_id.empty() || by_queue.size() == 1 ? call.request_id : std::string();
+      auto outcomes = store_.ClaimNamed(queue, replica_, call.worker, call.lease, request, ids);
+      if (!outcomes.ok()) return done(outcomes.status());
+      std::vector<store::ClaimedJob> granted;
+      int held = 0;
+      for (size_t i = 0; i < indexes.size(); ++i) {
+        answers[indexes[i]] = std::move((*outcomes)[i]);
+        if (answers[indexes[i]].job) granted.push_back(*answers[indexes[i]].job);
+        held += DetailsOf(answers[indexes[i]].refusal).reason == "LEASE_HELD";
+      }
+      Granted(granted, sent);
+      if (held > 0) {
+        Metrics::Add(metrics_.lease_acquisitions, {{"queue", directory_.Name(queue)}, {"outcome", "held"}}, held);
+      }
+    }
+    std::vector<store::Job*> jobs;
+    for (store::NamedClaimOutcome& answer : answers) {
+      if (answer.job) jobs.push_back(&answer.job->job);
+    }
+    if (absl::Status known = KnowQueues(jobs); !known.ok()) return done(known);
+    done(std::move(answers));
+  });
+}
+
+}  // namespace tenure::engine

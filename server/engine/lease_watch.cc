@@ -1,0 +1,64 @@
+#include "server/engine/lease_watch.h"
+
+namespace tenure::engine {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(100);
+
+}  // namespace
+
+LeaseWatch::Tick LeaseWatch::TickOf(Clock::TimePoint time) { return time.time_since_epoch() / kTick; }
+
+void LeaseWatch::Add(const store::LeaseRef& lease, Clock::TimePoint ends) {
+  std::lock_guard<std::mutex> lock(mu_);
+  leases_[lease.id] = {lease, ends};
+  wheel_[TickOf(ends)].emplace_back(lease.id, lease.number);
+}
+
+void LeaseWatch::Extend(const store::LeaseRef& lease, Clock::TimePoint ends) {
+  std::lock_guard<std::mutex> lock(mu_);
+  auto watched = leases_.find(lease.id);
+  if (watched == leases_.end() || watched->second.lease.number != lease.number || ends <= watched->second.ends) return;
+  watched->second.ends = ends;
+}
+
+void LeaseWatch::Forget(int64_t id, int32_t number) {
+  std::lock_guard<std::mutex> lock(mu_);
+  auto watched = leases_.find(id);
+  if (watched != leases_.end() && watched->second.lease.number == number) leases_.erase(watched);
+}
+
+bool LeaseWatch::Knows(int64_t id, int32_t number) const {
+  std::lock_guard<std::mutex> lock(mu_);
+  auto watched = leases_.find(id);
+  return watched != leases_.end() && watched->second.lease.number == number;
+}
+
+std::map<int32_t, std::vector<store::LeaseRef>> LeaseWatch::TakeDue() {
+  std::map<int32_t, std::vector<store::LeaseRef>> due;
+  std::lock_guard<std::mutex> lock(mu_);
+  const Clock::TimePoint now = clock_.Now();
+  const Tick current = TickOf(now);
+  while (!wheel_.empty() && wheel_.begin()->first < current) {
+    std::vector<std::pair<int64_t, int32_t>> entries = std::move(wheel_.begin()->second);
+    wheel_.erase(wheel_.begin());
+    for (const auto& [id, number] : entries) {
+      auto watched = leases_.find(id);
+      if (watched == leases_.end() || watched->second.lease.number != number) continue;
+      if (watched->second.ends > now) {
+        wheel_[TickOf(watched->second.ends)].emplace_back(id, number);
+        continue;
+      }
+      due[watched->second.lease.queue].push_back(watched->second.lease);
+      leases_.erase(watched);
+    }
+  }
+  return due;
+}
+
+size_t LeaseWatch::size() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return leases_.size();
+}
+
+}  // namespace tenure::engine

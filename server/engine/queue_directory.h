@@ -1,0 +1,56 @@
+// Queues by name and by number, as this replica knows them. Layer: engine. Thread-safe.
+//
+// Names are resolved from memory where possible; a miss asks the store on the executor. Changes made anywhere come as events and are
+// reloaded (Reload), and listeners are told.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/engine/executor.h"
+#include "server/store/store.h"
+
+namespace tenure::engine {
+
+class QueueDirectory {
+ public:
+  QueueDirectory(store::Store& store, Executor& executor) : store_(store), executor_(executor) {}
+
+  // Called, without locks held, with each queue that became known or changed. Set before use.
+  void OnChange(std::function<void(const store::Queue&)> listener) { listener_ = std::move(listener); }
+
+  using Resolved = std::map<std::string, absl::StatusOr<store::Queue>>;
+  // Runs `done` at once if all names are known, else on the executor. A name that does not exist (and is not to be made) has its
+  // own error: QUEUE_NOT_FOUND, or why the database did not answer.
+  void Resolve(std::vector<std::string> names, bool create, std::function<void(Resolved)> done);
+
+  std::optional<store::Queue> Find(const std::string& name) const;
+  std::optional<store::Queue> Find(int32_t id) const;
+  // "" if it is not known.
+  std::string Name(int32_t id) const;
+  std::vector<store::Queue> All() const;
+
+  // Takes in a row that an answer brought.
+  void Learn(const store::Queue& queue);
+  // Loads the queues again (blocks; on the executor or the event thread only).
+  absl::Status Reload(std::span<const int32_t> ids);
+  // Loads those that are not known yet (blocks).
+  absl::Status EnsureKnown(std::span<const int32_t> ids);
+
+ private:
+  store::Store& store_;
+  Executor& executor_;
+  std::function<void(const store::Queue&)> listener_;
+  mutable std::mutex mu_;
+  std::unordered_map<std::string, int32_t> ids_;
+  std::unordered_map<int32_t, store::Queue> queues_;
+};
+
+}  // namespace tenure::engine

@@ -1,0 +1,251 @@
+// EngineImpl: the thread that keeps this replica alive. It registers the replica and renews its lease, reads what the others did
+// (events), watches for outages, and keeps what is shown to operators. All of it goes on with --background=none.
+//
+// An outage is a time in which this loop could not reach the database (or the process stood still). When it is over it is
+// written down before any lease is ended, so that leases that ran out meanwhile are forgiven (reap.sql).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/logging.h"
+#include "server/base/status.h"
+#include "server/engine/engine_impl.h"
+
+namespace tenure::engine {
+namespace {
+
+// Longer than any healthy round, shorter than the least lease (1 s) could tell apart.
+constexpr auto kOutage = std::chrono::milliseconds(2500);
+constexpr auto kErrorPause = std::chrono::milliseconds(250);
+constexpr auto kOldestEvery = std::chrono::seconds(2);
+constexpr auto kReconcileEvery = std::chrono::seconds(30);
+constexpr auto kWorkersEvery = std::chrono::seconds(10);
+constexpr auto kReapEvery = std::chrono::milliseconds(100);
+constexpr auto kLookAgain = std::chrono::milliseconds(300);
+
+}  // namespace
+
+void EngineImpl::ReplicaLoop() {
+  bool was_away = false;
+  for (;;) {
+    absl::Status status = replica_ == 0 ? BeginReplica() : absl::OkStatus();
+    if (status.ok()) status = ReadEventsOnce();
+    if (status.ok()) status = Upkeep();
+    const Clock::TimePoint now = clock_.Now();
+    if (!status.ok()) {
+      reaping_ = false;
+      if (absl::IsNotFound(status) || absl::IsOutOfRange(status)) {
+        // Its own lease ran out (it stood still), or it fell too far behind: a new replica begins.
+        LogWarn("replica begins anew", {{"reason", std::string(status.message())}});
+        replica_ = 0;
+      } else if (!was_away) {
+        LogWarn("database out of reach", {{"error", std::string(status.message())}});
+      }
+      was_away = true;
+    } else if (was_away) {
+      LogInfo("database back", {});
+      was_away = false;
+    }
+    std::unique_lock<std::mutex> lock(mu_);
+    last_error_ = status;
+    if (status.ok()) last_ok_ = now;
+    metrics_.event_lag.Add({}).Set(last_ok_ == Clock::TimePoint{} ? 0 : std::chrono::duration<double>(now - last_ok_).count());
+    if (stopping_) return;
+    clock_.WaitUntil(lock, cv_, now + (status.ok() ? absl::ToChronoMicroseconds(options_.event_interval) : kErrorPause));
+    if (stopping_) return;
+  }
+}
+
+absl::Status EngineImpl::BeginReplica() {
+  TENURE_RETURN_IF_ERROR(store_.Ping());
+  TENURE_ASSIGN_OR_RETURN(const int32_t replica, store_.RegisterReplica(options_.replica_name, options_.version));
+  TENURE_RETURN_IF_ERROR(store_.EnsurePartitions(1));
+  TENURE_ASSIGN_OR_RETURN(store::Store::Start start, store_.ReadStart());
+  std::vector<int32_t> ids;
+  for (const auto& [id, unused] : start.counts) ids.push_back(id);
+  for (const auto& [id, unused] : start.ready) ids.push_back(id);
+  TENURE_RETURN_IF_ERROR(directory_.Reload(ids));
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    snapshot_ = start.snapshot;
+    counts_.clear();
+    for (const auto& [id, counts] : start.counts) counts_[id] = counts;
+    next_heartbeat_ = {};
+    next_reconcile_ = clock_.Now() + kReconcileEvery;
+  }
+  replica_ = replica;
+  desk_.Reset(start.ready);
+  LogInfo("replica registered", {{"replica", std::to_string(replica)}, {"name", options_.replica_name}});
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::ReadEventsOnce() {
+  std::string since;
+  Clock::TimePoint last;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    since = snapshot_;
+    last = last_ok_;
+  }
+  TENURE_ASSIGN_OR_RETURN(const store::EventBatch events, store_.ReadEvents(since));
+  const Clock::TimePoint now = clock_.Now();
+  if (last != Clock::TimePoint{} && now - last > kOutage) {
+    const absl::Duration length = absl::FromChrono(now - last);
+    TENURE_RETURN_IF_ERROR(store_.RecordOutage(length));
+    LogWarn("outage is over; leases that ran out in it are forgiven", {{"seconds", absl::StrCat(absl::ToInt64Seconds(length))}});
+  }
+  reaping_ = true;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    snapshot_ = events.snapshot;
+  }
+  Apply(events);
+  return absl::OkStatus();
+}
+
+void EngineImpl::Apply(const store::EventBatch& events) {
+  if (!events.changed_queues.empty()) {
+    if (absl::Status loaded = directory_.Reload(events.changed_queues); !loaded.ok()) {
+      // Their events will not come again: begin anew, which loads all.
+      LogWarn("queues not reloaded", {{"error", std::string(loaded.message())}});
+      replica_ = 0;
+    }
+  }
+  std::vector<int32_t> ended_in;
+  std::vector<int32_t> ids;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    for (const auto& [queue, delta] : events.deltas) {
+      counts_[queue].Add(delta);
+      ids.push_back(queue);
+      if (delta.completed + delta.discarded + delta.cancelled + delta.expired > 0) ended_in.push_back(queue);
+    }
+  }
+  // A queue that an application's tenure.enqueue made comes with its first job.
+  if (absl::Status known = directory_.EnsureKnown(ids); !known.ok()) {
+    LogWarn("queues not loaded", {{"error", std::string(known.message())}});
+  }
+  for (const store::Notice& notice : events.notices) watch_.Forget(notice.job.seq, notice.number);
+  desk_.NoteReady(events.ready);
+  if (!events.notices.empty()) notices_.Post(events.notices);
+  if (events.earliest_due) NoteScheduled(*events.earliest_due - events.now);
+  for (int32_t queue : ended_in) waiters_.EndedSomewhere(queue);
+}
+
+absl::Status EngineImpl::Upkeep() {
+  const Clock::TimePoint now = clock_.Now();
+  bool heartbeat, oldest, reconcile, workers;
+  std::vector<store::WorkerSeen> seen;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    heartbeat = now >= next_heartbeat_;
+    oldest = now >= next_oldest_;
+    reconcile = now >= next_reconcile_;
+    workers = now >= next_workers_;
+    if (workers) {
+      next_workers_ = now + kWorkersEvery;
+      for (auto& [worker, queues] : seen_workers_) seen.push_back({worker, std::move(queues)});
+      seen_workers_.clear();
+    }
+  }
+  if (heartbeat) {
+    TENURE_RETURN_IF_ERROR(store_.Heartbeat(replica_, draining_, options_.replica_lease));
+    std::lock_guard<std::mutex> lock(mu_);
+    next_heartbeat_ = now + absl::ToChronoMicroseconds(options_.heartbeat_interval);
+  }
+  if (reconcile || reconcile_.exchange(false)) TENURE_RETURN_IF_ERROR(ReconcileLeases());
+  if (!seen.empty()) TENURE_RETURN_IF_ERROR(store_.RecordWorkers(seen));
+  if (oldest) ReadOldest();
+  metrics_.leases_tracked.Add({}).Set(static_cast<double>(watch_.size()));
+  metrics_.polls_parked.Add({{"kind", "claim"}}).Set(static_cast<double>(desk_.parked()));
+  metrics_.polls_parked.Add({{"kind", "notices"}}).Set(static_cast<double>(notices_.parked()));
+  metrics_.polls_parked.Add({{"kind", "get"}}).Set(static_cast<double>(waiters_.parked()));
+  return absl::OkStatus();
+}
+
+// The net under the timers: a claim whose commit was in doubt has left leases that nobody here knows.
+absl::Status EngineImpl::ReconcileLeases() {
+  TENURE_ASSIGN_OR_RETURN(std::vector<store::LeaseRemaining> leases, store_.ListLeases(replica_));
+  const Clock::TimePoint now = clock_.Now();
+  for (const store::LeaseRemaining& lease : leases) {
+    if (!watch_.Knows(lease.ref.id, lease.ref.number)) {
+      watch_.Add(lease.ref, now + std::max(absl::ToChronoNanoseconds(lease.remaining), std::chrono::nanoseconds(0)));
+    }
+  }
+  std::lock_guard<std::mutex> lock(mu_);
+  next_reconcile_ = now + kReconcileEvery;
+  return absl::OkStatus();
+}
+
+void EngineImpl::ReadOldest() {
+  const std::vector<store::ReadyRange> positions = desk_.Positions();
+  std::unordered_map<int32_t, absl::Duration> oldest;
+  if (!positions.empty()) {
+    auto ages = store_.OldestReady(positions);
+    if (!ages.ok()) return;  // The next round reads them again; readiness speaks of the database.
+    for (size_t i = 0; i < positions.size(); ++i) {
+      if (!(*ages)[i]) continue;
+      absl::Duration& age = oldest[positions[i].queue];
+      age = std::max(age, *(*ages)[i]);
+    }
+  }
+  std::lock_guard<std::mutex> lock(mu_);
+  oldest_ = std::move(oldest);
+  next_oldest_ = clock_.Now() + kOldestEvery;
+}
+
+void EngineImpl::Granted(const std::vector<store::ClaimedJob>& jobs, Clock::TimePoint sent) {
+  if (jobs.empty()) return;
+  const std::string name = directory_.Name(jobs.front().job.id.queue);
+  auto& latency = metrics_.job_start_latency.Add({{"queue", name}}, LatencyBuckets());
+  for (const store::ClaimedJob& job : jobs) {
+    watch_.Add({job.job.id.queue, job.job.id.seq, job.token.number}, sent + absl::ToChronoNanoseconds(job.lease));
+    if (job.job.lease) latency.Observe(std::max(0.0, absl::ToDoubleSeconds(job.job.lease->granted - job.job.due)));
+  }
+  Metrics::Add(metrics_.lease_acquisitions, {{"queue", name}, {"outcome", "acquired"}}, static_cast<double>(jobs.size()));
+}
+
+void EngineImpl::ScheduleReaping() {
+  timers_.After(kReapEvery, [this] {
+    if (reaping_ && replica_ != 0) ReapDue();
+    ScheduleReaping();
+  });
+}
+
+void EngineImpl::ReapDue() {
+  for (auto& [queue, due] : watch_.TakeDue()) {
+    const size_t page = static_cast<size_t>(options_.max_batch_items);
+    for (size_t at = 0; at < due.size(); at += page) {
+      std::vector<store::LeaseRef> part(due.begin() + static_cast<std::ptrdiff_t>(at),
+                                        due.begin() + static_cast<std::ptrdiff_t>(std::min(due.size(), at + page)));
+      executor_.Post([this, queue = queue, part = std::move(part)] {
+        std::vector<store::ReadyRange> ready;
+        auto reaped = store_.Reap(queue, part, &ready);
+        const Clock::TimePoint now = clock_.Now();
+        if (!reaped.ok()) {
+          for (const store::LeaseRef& lease : part) watch_.Add(lease, now + std::chrono::seconds(1));
+          return;
+        }
+        int expired = 0, discarded = 0;
+        for (size_t i = 0; i < part.size(); ++i) {
+          const store::Reaped& one = (*reaped)[i];
+          if (one.remaining) {
+            watch_.Add(part[i], now + absl::ToChronoNanoseconds(*one.remaining));
+          } else if (one.locked) {
+            watch_.Add(part[i], now + kLookAgain);
+          } else if (!one.gone) {
+            ++expired;
+            discarded += one.discarded;
+          }
+        }
+        const std::string name = directory_.Name(queue);
+        Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "expired"}}, expired);
+        Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "discarded"}}, discarded);
+        if (discarded > 0) waiters_.EndedSomewhere(queue);
+        desk_.NoteReady(ready);
+      });
+    }
+  }
+}
+
+}  // namespace tenure::engine
