@@ -211,7 +211,8 @@ TEST(Metrics, ThreadsMayMeetNewSeriesAtOnce) {
   for (const auto& series : counters[0].metric) counted += series.counter.value;
   EXPECT_EQ(counted, 8000);
   uint64_t observed = 0;
-  for (const auto& series : metrics.job_start_latency.family().Collect().at(0).metric) {
+  const auto histograms = metrics.job_start_latency.family().Collect();
+  for (const auto& series : histograms.at(0).metric) {
     observed += series.histogram.sample_count;
   }
   EXPECT_EQ(observed, 8000u);
