@@ -253,7 +253,8 @@ absl::StatusOr<Result> Transaction::Send(std::string_view sql, const Params* par
     return status;
   }
   if (commit) over_ = true;
-  return std::move(results[wanted - 1]);
+  // A bare Commit asked nothing: what it gets is COMMIT's own.
+  return std::move(wanted > 0 ? results[wanted - 1] : results.back());
 }
 
 void Transaction::Rollback() {
