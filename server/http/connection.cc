@@ -283,7 +283,6 @@ void Connection::OnPeerGone(bool reset) {
 
 void Connection::Answer(Response response) {
   if (phase_ != Phase::kBusy) return;  // Closed meanwhile.
-  cancel_ = nullptr;
   Write(std::move(response));
 }
 
@@ -301,6 +300,9 @@ void Connection::OnWritten(error_code error) {
   if (phase_ != Phase::kWriting) return;
   out_body_ = std::string();
   if (error) return Close();
+  // The caller that closed its side while the answer was on its way has most likely not got it. Otherwise it counts as
+  // delivered.
+  if (auto cancel = std::exchange(cancel_, nullptr); cancel && peer_closed_) cancel();
   if (last_request_) return Linger();
   NextRequest();
 }

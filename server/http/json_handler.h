@@ -33,9 +33,12 @@ struct JsonAnswer {
 };
 
 // Begins a call and returns at once (never blocks: it runs on the port's few threads). `done` must be called exactly
-// once, on any thread, also from within the handler and also after a cancel. Returns what to call when the caller has
-// gone while the call is under way; empty if there is nothing to give up. The server calls it at most once, perhaps at
-// the same instant as `done` runs, and `done` may be called from inside it.
+// once, on any thread, also from within the handler and also after a cancel.
+//
+// Returns what to call when the answer will not reach its caller (may be empty): the caller has gone while the call is
+// under way, or the answer could not be written. The server calls it at most once, perhaps at the same instant as
+// `done` runs, and `done` may be called from inside it. Once the answer has been written it destroys it uncalled: that
+// says "delivered".
 using JsonDone = std::function<void(JsonAnswer)>;
 using JsonCancel = std::function<void()>;
 using JsonHandler = std::function<JsonCancel(JsonCall call, JsonDone done)>;

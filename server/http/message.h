@@ -36,7 +36,7 @@ struct Response {
 // Answers a request. Must be called exactly once, on any thread.
 using Respond = std::function<void(Response)>;
 // Begins a request and returns at once; what it returns (may be empty) is called at most once, when the caller has gone
-// before the answer. The same rules as JsonHandler's.
+// before it got the answer, and destroyed uncalled when the answer has been written. The same rules as JsonHandler's.
 using RequestHandler = std::function<std::function<void()>(Request, Respond)>;
 
 // "Not Found" for 404; "Unknown" for a status that the daemon does not use.

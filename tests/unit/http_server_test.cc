@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <future>
@@ -434,6 +435,7 @@ TEST_F(HttpServerTest, ACallerThatDoesNotReadItsAnswerIsCutOff) {
     other->Close();
   }
   EXPECT_EQ(client->Read().status, 0);  // The reply is incomplete.
+  EXPECT_EQ(handler_.cancelled(), 1);   // What it carried can be given back.
 }
 
 TEST_F(HttpServerTest, ADisconnectCancelsTheParkedCall) {
@@ -468,6 +470,31 @@ TEST_F(HttpServerTest, AHalfClosedCallerIsCancelledAndStillAnswered) {
   EXPECT_EQ(brief->Read().body, "GET /echo?a 0 ");
   EXPECT_EQ(brief->Read().body, "GET /echo?b 0 ");
   EXPECT_TRUE(brief->ClosedByPeer());
+}
+
+TEST_F(HttpServerTest, TheCancelIsDroppedUncalledOnceTheAnswerIsWritten) {
+  std::atomic<int> cancels = 0;
+  std::atomic<int> alive = 0;
+  struct Token {
+    explicit Token(std::atomic<int>& count) : alive(count) { ++alive; }
+    ~Token() { --alive; }
+    std::atomic<int>& alive;
+  };
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  HttpServer server(options, metrics_, [&](Request, Respond respond) -> std::function<void()> {
+    const int before = alive.load();
+    auto token = std::make_shared<Token>(alive);
+    respond(TextResponse(200, absl::StrCat(before)));
+    return [token, &cancels] { ++cancels; };
+  });
+  ASSERT_TRUE(server.Start().ok());
+  RawHttp client(server.port());
+  EXPECT_EQ(client.Get("/").body, "0\n");
+  EXPECT_EQ(client.Get("/").body, "0\n");  // The first one's is gone.
+  server.Stop(Soon());
+  EXPECT_EQ(alive.load(), 0);
+  EXPECT_EQ(cancels.load(), 0);
 }
 
 TEST_F(HttpServerTest, AnAnswerMayComeOnAnotherThreadAndADroppedOneIsA500) {
