@@ -119,7 +119,8 @@ class EngineImpl : public Engine {
       ~Holder() { Run(Stopped()); }
     };
     BeginCall();
-    auto holder = std::make_shared<Holder>(Holder{this, std::move(done)});
+    // Made in place: a temporary would be copied, and answer when it goes.
+    std::shared_ptr<Holder> holder(new Holder{this, std::move(done)});
     return [holder](absl::StatusOr<T> answer) { holder->Run(std::move(answer)); };
   }
   void BeginCall();
