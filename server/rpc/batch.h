@@ -1,6 +1,6 @@
-// Batches with per-item results: each item is converted on its own; one that does not convert has its error put in its result and
-// is left out of the engine's call; the answers go back to the places they came from.
-// Layer: rpc. Values only.
+// Batches with per-item results: each item is converted on its own; one that does not convert has its error put in its
+// result and is left out of the engine's call; the answers go back to the places they came from. Layer: rpc. Values
+// only.
 #pragma once
 
 #include <utility>
@@ -44,7 +44,8 @@ template <typename Answer>
 absl::Status CheckAnswered(const absl::StatusOr<std::vector<Answer>>& answers, const std::vector<int>& places) {
   if (!answers.ok()) return answers.status();
   if (answers->size() != places.size()) {
-    return MakeError(absl::StatusCode::kInternal, "INTERNAL", "the engine answered another number of items than it was asked");
+    return MakeError(absl::StatusCode::kInternal, "INTERNAL",
+                     "the engine answered another number of items than it was asked");
   }
   return absl::OkStatus();
 }

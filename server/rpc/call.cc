@@ -10,6 +10,9 @@ namespace {
 // Bounds what a caller's deadline can do to the arithmetic; longer than any poll.
 constexpr absl::Duration kLongestTimeout = absl::Hours(1);
 constexpr absl::Duration kPollMargin = absl::Milliseconds(50);
+// gRPC clients round their timeouts up on the wire to two or three digits (10.01 s travels as 10.1 s): what arrives may
+// be later than what the caller meant by up to a hundredth.
+constexpr int kRounding = 100;
 
 Clock::TimePoint Later(Clock::TimePoint from, absl::Duration by) {
   return from + absl::ToChronoNanoseconds(std::clamp(by, absl::ZeroDuration(), kLongestTimeout));
@@ -30,7 +33,7 @@ absl::Duration CallBase::PollWait(absl::Duration wait) {
     return wait;
   }
   const absl::Duration remaining = absl::FromChrono(deadline_ - clock_.Now());
-  const absl::Duration usable = remaining - std::min(kPollMargin, remaining / 10);
+  const absl::Duration usable = remaining - std::min(kPollMargin + remaining / kRounding, remaining / 10);
   return std::clamp(wait, absl::ZeroDuration(), std::max(usable, absl::ZeroDuration()));
 }
 
@@ -42,7 +45,8 @@ bool CallBase::cancelled() const {
 void CallBase::OnCancel(std::function<void()> hook) {
   {
     std::lock_guard lock(mutex_);
-    // The hook holds the poll, the poll holds the callback, the callback holds this call: keeping it past the end would be a cycle.
+    // The hook holds the poll, the poll holds the callback, the callback holds this call: keeping it past the end would
+    // be a cycle.
     if (done_) return;
     if (!cancelled_) {
       on_cancel_ = std::move(hook);

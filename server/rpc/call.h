@@ -1,11 +1,11 @@
-// One unary RPC under way, whichever transport brought it: request and response, the deadline, the caller's disappearance, and the
-// one place where it ends. Handlers see Call<Request, Response>; transports (gRPC, JSON) see CallBase.
-// Layer: rpc. Thread-safe: Finish, Cancel and Close may race from any threads.
+// One unary RPC under way, whichever transport brought it: request and response, the deadline, the caller's
+// disappearance, and the one place where it ends. Handlers see Call<Request, Response>; transports (gRPC, JSON) see
+// CallBase. Layer: rpc. Thread-safe: Finish, Cancel and Close may race from any threads.
 //
 // How an answer and a vanishing caller meet:
-//   Cancel before Finish   the cancel hook runs (a parked poll leaves); the handler still finishes the call, exactly once.
-//   Cancel after Finish    the transport had not written the answer yet: it is undelivered.
-//   Close                  the transport is done with the call. If it was cancelled at any time before, the answer did not arrive,
+//   Cancel before Finish   the cancel hook runs (a parked poll leaves); the handler still finishes the call, exactly
+//   once. Cancel after Finish    the transport had not written the answer yet: it is undelivered. Close the transport
+//   is done with the call. If it was cancelled at any time before, the answer did not arrive,
 //                          and the undelivered hook runs (once), so that leases that the answer carried are given back.
 #pragma once
 
@@ -28,7 +28,8 @@ class CallBase {
  public:
   using Finished = std::function<void(CallBase&, const absl::Status&)>;
 
-  // A call without a deadline is given this long, so that a settle whose row an application has locked does not try for ever.
+  // A call without a deadline is given this long, so that a settle whose row an application has locked does not try for
+  // ever.
   static constexpr absl::Duration kDefaultTimeout = absl::Seconds(30);
 
   CallBase(Clock& clock, std::optional<absl::Duration> timeout, std::string peer);
@@ -40,18 +41,20 @@ class CallBase {
 
   // Until when the caller waits: its own deadline, else kDefaultTimeout from the call's start.
   Clock::TimePoint deadline() const { return deadline_; }
-  // How long a long poll may wait: `wait`, but done a little (50 ms, at most a tenth) before the caller's own deadline. Extends the
-  // deadline of a caller that named none to cover the wait; call it before deadline().
+  // How long a long poll may wait: `wait`, but done a little (50 ms and a hundredth, at most a tenth) before the
+  // caller's own deadline. Extends the deadline of a caller that named none to cover the wait; call it before
+  // deadline().
   absl::Duration PollWait(absl::Duration wait);
   // The caller's address, for logs.
   const std::string& peer() const { return peer_; }
   bool cancelled() const;
-  // `hook` runs once if the caller goes away before the answer; at once if it has already gone, never once the call is finished.
+  // `hook` runs once if the caller goes away before the answer; at once if it has already gone, never once the call is
+  // finished.
   void OnCancel(std::function<void()> hook);
   // `hook` runs once if the answer turns out not to have been delivered. Register it before Finish.
   void OnUndelivered(std::function<void()> hook);
-  // Ends the call: with the response as it stands if `status` is OK. Exactly once; a second call is a bug and is only logged. Nothing
-  // of the request or the response may be touched afterwards.
+  // Ends the call: with the response as it stands if `status` is OK. Exactly once; a second call is a bug and is only
+  // logged. Nothing of the request or the response may be touched afterwards.
   void Finish(absl::Status status = absl::OkStatus());
 
   // --- For transports -----------------------------------------------------------------------------------------------

@@ -33,8 +33,10 @@ absl::StatusOr<std::optional<int32_t>> BudgetFrom(const Field& field, int32_t va
 }
 
 absl::Status TimesFrom(const Field& field, const v1::JobSpec& spec, store::NewJob& job) {
-  if (spec.has_due_time() && spec.has_delay()) return Invalid(field / "delay", "only one of due_time and delay may be set");
-  if (spec.has_expire_time() && spec.has_ttl()) return Invalid(field / "ttl", "only one of expire_time and ttl may be set");
+  if (spec.has_due_time() && spec.has_delay())
+    return Invalid(field / "delay", "only one of due_time and delay may be set");
+  if (spec.has_expire_time() && spec.has_ttl())
+    return Invalid(field / "ttl", "only one of expire_time and ttl may be set");
   if (spec.has_due_time()) {
     TENURE_ASSIGN_OR_RETURN(job.due, TimeFrom(field / "due_time", spec.due_time()));
   }
@@ -72,7 +74,8 @@ absl::Status QueuesFrom(v1::ClaimRequest& request, engine::ClaimCall& call) {
     const Field field("queues", i);
     const v1::QueueSelection& queue = request.queues(i);
     TENURE_RETURN_IF_ERROR(CheckQueueName(field / "queue", queue.queue()));
-    if (!names.insert(queue.queue()).second) return Invalid(field / "queue", "names a queue that is already in the list");
+    if (!names.insert(queue.queue()).second)
+      return Invalid(field / "queue", "names a queue that is already in the list");
     TENURE_ASSIGN_OR_RETURN(int32_t weight, NumberOr(field / "weight", queue.weight(), 1, 1, 1000));
     call.queues.push_back({queue.queue(), weight});
   }
@@ -109,7 +112,8 @@ absl::Status Order(const google::protobuf::Timestamp& from, const google::protob
   if (!both || from.seconds() < to.seconds() || (from.seconds() == to.seconds() && from.nanos() < to.nanos())) {
     return absl::OkStatus();
   }
-  return Invalid(Field(to_name), absl::StrCat("must lie after ", absl::string_view(from_name.data(), from_name.size())));
+  return Invalid(Field(to_name),
+                 absl::StrCat("must lie after ", absl::string_view(from_name.data(), from_name.size())));
 }
 
 }  // namespace
@@ -131,8 +135,9 @@ absl::StatusOr<engine::EnqueueItem> JobFrom(const Field& field, v1::JobSpec& spe
     TENURE_ASSIGN_OR_RETURN(job.backoff, BackoffFrom(field / "backoff", spec.backoff()));
   }
   if (spec.has_idempotency_retention()) {
-    TENURE_ASSIGN_OR_RETURN(job.idempotency_retention,
-                            DurationIn(field / "idempotency_retention", spec.idempotency_retention(), absl::Seconds(1), kMonth));
+    TENURE_ASSIGN_OR_RETURN(
+        job.idempotency_retention,
+        DurationIn(field / "idempotency_retention", spec.idempotency_retention(), absl::Seconds(1), kMonth));
   }
   if (spec.has_payload()) {
     TENURE_ASSIGN_OR_RETURN(job.payload, PayloadFrom(field / "payload", *spec.mutable_payload(), limits));
@@ -201,8 +206,8 @@ absl::StatusOr<store::ListFilter> ListFilterFrom(const v1::ListRequest& request)
     TENURE_ASSIGN_OR_RETURN(bound.out, TimeFrom(Field(bound.name), bound.value));
   }
   for (size_t i = 0; i < std::size(bounds); i += 2) {
-    TENURE_RETURN_IF_ERROR(Order(bounds[i].value, bounds[i + 1].value, bounds[i].set && bounds[i + 1].set, bounds[i].name,
-                                 bounds[i + 1].name));
+    TENURE_RETURN_IF_ERROR(Order(bounds[i].value, bounds[i + 1].value, bounds[i].set && bounds[i + 1].set,
+                                 bounds[i].name, bounds[i + 1].name));
   }
   TENURE_ASSIGN_OR_RETURN(filter.page_size, PageSizeFrom(request.page_size(), 50));
   filter.include_payloads = request.include_payloads();
@@ -251,8 +256,8 @@ absl::StatusOr<store::ExtendItem> ExtendFrom(const Field& field, v1::ExtendItem&
     if (!(fraction >= 0 && fraction <= 1)) {
       return Invalid(field / "progress.fraction", absl::StrCat("is ", fraction, "; it must be from 0 to 1"));
     }
-    out.progress = store::Progress{
-        fraction, SanitizeText(std::move(*item.mutable_progress()->mutable_message()), kMaxNote)};
+    out.progress =
+        store::Progress{fraction, SanitizeText(std::move(*item.mutable_progress()->mutable_message()), kMaxNote)};
   }
   return out;
 }
@@ -294,7 +299,8 @@ absl::StatusOr<store::GiveBackItem> ReleaseFrom(const Field& field, v1::ReleaseI
   store::GiveBackItem out;
   TENURE_ASSIGN_OR_RETURN(out.token, TokenFrom(field, item.lease_token()));
   if (item.has_delay()) {
-    TENURE_ASSIGN_OR_RETURN(out.delay, DurationIn(field / "delay", item.delay(), absl::ZeroDuration(), absl::Hours(12)));
+    TENURE_ASSIGN_OR_RETURN(out.delay,
+                            DurationIn(field / "delay", item.delay(), absl::ZeroDuration(), absl::Hours(12)));
   }
   return out;
 }
@@ -329,15 +335,17 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
 absl::StatusOr<std::set<std::string>> UpdatedFields(const v1::UpdateQueueRequest& request, std::set<std::string> set) {
   static const std::set<std::string> kAll = {"max_attempts", "crash_budget", "backoff", "description"};
   if (!request.has_update_mask() || request.update_mask().paths().empty()) {
-    if (set.empty()) return Invalid(Field("settings"), "sets nothing; set a field, or name one in update_mask to reset it");
+    if (set.empty())
+      return Invalid(Field("settings"), "sets nothing; set a field, or name one in update_mask to reset it");
     return set;
   }
   std::set<std::string> fields;
   for (const std::string& path : request.update_mask().paths()) {
     if (path == "*") return kAll;
     if (!kAll.contains(path)) {
-      return Invalid(Field("update_mask"), absl::StrCat("names '", SanitizeText(path, 100),
-                                                        "'; the fields are max_attempts, crash_budget, backoff, description"));
+      return Invalid(Field("update_mask"),
+                     absl::StrCat("names '", SanitizeText(path, 100),
+                                  "'; the fields are max_attempts, crash_budget, backoff, description"));
     }
     fields.insert(path);
   }

@@ -1,6 +1,6 @@
-// Protobuf requests to the engine's structs, with all validation, and the engine's answers back to protobuf. Functions that take a
-// mutable request move its strings out. An error names the field by its path from the request ("items[7].duration") and the rule.
-// Layer: rpc. Thread-safe: values only.
+// Protobuf requests to the engine's structs, with all validation, and the engine's answers back to protobuf. Functions
+// that take a mutable request move its strings out. An error names the field by its path from the request
+// ("items[7].duration") and the rule. Layer: rpc. Thread-safe: values only.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,8 @@
 
 namespace tenure::rpc {
 
-// --- Requests (conversion.cc) -----------------------------------------------------------------------------------------
+// --- Requests (conversion.cc)
+// -----------------------------------------------------------------------------------------
 
 // How long a poll may be asked to wait.
 inline constexpr absl::Duration kMaxWait = absl::Seconds(60);
@@ -43,14 +44,16 @@ absl::StatusOr<store::GiveBackItem> ReleaseFrom(const Field& field, v1::ReleaseI
 absl::StatusOr<store::GiveBackItem> SnoozeFrom(const Field& field, v1::SnoozeItem& item);
 
 // `set` (if given): the names of the fields that are set.
-absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& settings, std::set<std::string>* set = nullptr);
+absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& settings,
+                                                  std::set<std::string>* set = nullptr);
 // The fields that an UpdateQueue changes.
 absl::StatusOr<std::set<std::string>> UpdatedFields(const v1::UpdateQueueRequest& request, std::set<std::string> set);
 
 // 0 means `fallback`; at most 1,000.
 absl::StatusOr<int32_t> PageSizeFrom(int32_t page_size, int32_t fallback);
 
-// --- Answers (conversion_answers.cc) ----------------------------------------------------------------------------------
+// --- Answers (conversion_answers.cc)
+// ----------------------------------------------------------------------------------
 
 v1::JobState ToProto(store::JobState state);
 void ToProto(absl::Time time, google::protobuf::Timestamp* out);

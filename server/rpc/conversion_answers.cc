@@ -111,7 +111,8 @@ void ToProto(store::Job&& job, std::string queue, v1::Job* out) {
 
 void ToProto(store::ClaimedJob&& claimed, std::string queue, v1::ClaimedJob* out) {
   out->set_lease_token(claimed.token.ToString());
-  // What remained when the row was read, never more: the worker counts it from when it sent the request, which was earlier.
+  // What remained when the row was read, never more: the worker counts it from when it sent the request, which was
+  // earlier.
   ToProto(std::max(absl::ZeroDuration(), std::min(claimed.lease, claimed.remaining)), out->mutable_lease_duration());
   ToProto(std::move(claimed.job), std::move(queue), out->mutable_job());
 }

@@ -19,8 +19,8 @@ constexpr size_t kMaxHeaderBytes = 16 << 10;
 constexpr size_t kMaxContentType = 255;
 
 constexpr bool IsQueueNameByte(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == ':' ||
-         c == '/' || c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+         c == ':' || c == '/' || c == '-';
 }
 
 constexpr bool IsVisibleAscii(char c) { return c > 0x20 && c < 0x7F; }
@@ -50,7 +50,8 @@ absl::Status Invalid(const Field& field, std::string_view rule) { return Invalid
 
 absl::Status CheckQueueName(const Field& field, std::string_view name) {
   if (name.empty()) return Invalid(field, "is required");
-  if (name.size() > kMaxName) return Invalid(field, absl::StrCat("is ", name.size(), " bytes long; at most 128 are allowed"));
+  if (name.size() > kMaxName)
+    return Invalid(field, absl::StrCat("is ", name.size(), " bytes long; at most 128 are allowed"));
   if (!std::all_of(name.begin(), name.end(), IsQueueNameByte)) {
     return Invalid(field, "may hold only letters, digits and . _ : / - (ASCII)");
   }
@@ -59,8 +60,10 @@ absl::Status CheckQueueName(const Field& field, std::string_view name) {
 
 absl::Status CheckKind(const Field& field, std::string_view kind) {
   if (kind.empty()) return Invalid(field, "is required");
-  if (kind.size() > kMaxName) return Invalid(field, absl::StrCat("is ", kind.size(), " bytes long; at most 128 are allowed"));
-  if (!std::all_of(kind.begin(), kind.end(), IsVisibleAscii)) return Invalid(field, "must be printable ASCII without blanks");
+  if (kind.size() > kMaxName)
+    return Invalid(field, absl::StrCat("is ", kind.size(), " bytes long; at most 128 are allowed"));
+  if (!std::all_of(kind.begin(), kind.end(), IsVisibleAscii))
+    return Invalid(field, "must be printable ASCII without blanks");
   return absl::OkStatus();
 }
 
@@ -105,21 +108,24 @@ absl::Status CheckHeaders(const Field& field, const google::protobuf::Map<std::s
     bytes += key.size() + value.size();
   }
   if (bytes > kMaxHeaderBytes) {
-    return Invalid(field, absl::StrCat("keys and values are ", bytes, " bytes long together; at most 16384 are allowed"));
+    return Invalid(field,
+                   absl::StrCat("keys and values are ", bytes, " bytes long together; at most 16384 are allowed"));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Duration> DurationIn(const Field& field, const google::protobuf::Duration& value, absl::Duration min,
-                                          absl::Duration max) {
+absl::StatusOr<absl::Duration> DurationIn(const Field& field, const google::protobuf::Duration& value,
+                                          absl::Duration min, absl::Duration max) {
   constexpr int64_t kMaxSeconds = 315'576'000'000;  // What google.protobuf.Duration allows: 10,000 years.
-  const bool well_formed = std::abs(value.nanos()) < 1'000'000'000 && value.seconds() >= -kMaxSeconds &&
-                           value.seconds() <= kMaxSeconds &&
+  const bool well_formed = value.nanos() > -1'000'000'000 && value.nanos() < 1'000'000'000 &&
+                           value.seconds() >= -kMaxSeconds && value.seconds() <= kMaxSeconds &&
                            !(value.seconds() > 0 && value.nanos() < 0) && !(value.seconds() < 0 && value.nanos() > 0);
-  if (!well_formed) return Invalid(field, "is not a well-formed duration (nanos within a second, with the sign of seconds)");
+  if (!well_formed)
+    return Invalid(field, "is not a well-formed duration (nanos within a second, with the sign of seconds)");
   const absl::Duration d = absl::Seconds(value.seconds()) + absl::Nanoseconds(value.nanos());
   if (d < min || d > max) {
-    return Invalid(field, absl::StrCat("is ", absl::FormatDuration(d), "; it must be from ", Words(min), " to ", Words(max)));
+    return Invalid(field,
+                   absl::StrCat("is ", absl::FormatDuration(d), "; it must be from ", Words(min), " to ", Words(max)));
   }
   return d;
 }
@@ -155,8 +161,8 @@ absl::StatusOr<store::Payload> PayloadFrom(const Field& field, v1::Payload& payl
 
 bool IsTextual(std::string_view content_type) {
   std::string_view type = content_type.substr(0, content_type.find(';'));
-  const std::string bare = absl::AsciiStrToLower(
-      absl::StripAsciiWhitespace(absl::string_view(type.data(), type.size())));
+  const std::string bare =
+      absl::AsciiStrToLower(absl::StripAsciiWhitespace(absl::string_view(type.data(), type.size())));
   return absl::StartsWith(bare, "text/") || bare == "application/json" || absl::EndsWith(bare, "+json");
 }
 
@@ -176,7 +182,8 @@ absl::StatusOr<store::Backoff> BackoffFrom(const Field& field, const v1::Backoff
     out.multiplier = backoff.multiplier();
   }
   if (backoff.has_max()) {
-    TENURE_ASSIGN_OR_RETURN(absl::Duration max, DurationIn(field / "max", backoff.max(), initial, absl::Hours(24 * 30)));
+    TENURE_ASSIGN_OR_RETURN(absl::Duration max,
+                            DurationIn(field / "max", backoff.max(), initial, absl::Hours(24 * 30)));
     out.max_us = absl::ToInt64Microseconds(max);
   } else {
     out.max_us = std::max(out.max_us, out.initial_us);

@@ -1,6 +1,6 @@
-// The rules that single fields obey, with the path of the field in the error ("jobs[3].kind: ..."). The limits are those that the
-// proto's comments state. conversion.h puts them together into whole requests.
-// Layer: rpc. Thread-safe: values only.
+// The rules that single fields obey, with the path of the field in the error ("jobs[3].kind: ..."). The limits are
+// those that the proto's comments state. conversion.h puts them together into whole requests. Layer: rpc. Thread-safe:
+// values only.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Limits {
   int64_t max_payload_bytes = 1 << 20;  // --max-payload-bytes: a payload, a result.
 };
 
-// The path of a field, put into words only when an error needs it: a batch checks 10,000 items without building a string. Holds a
-// pointer to its parent, which must outlive it.
+// The path of a field, put into words only when an error needs it: a batch checks 10,000 items without building a
+// string. Holds a pointer to its parent, which must outlive it.
 class Field {
  public:
   constexpr explicit Field(std::string_view name) : name_(name) {}
@@ -35,7 +35,8 @@ class Field {
   std::string ToString() const;  // "jobs[3].kind"
 
  private:
-  constexpr Field(const Field* parent, std::string_view name, int index) : parent_(parent), name_(name), index_(index) {}
+  constexpr Field(const Field* parent, std::string_view name, int index)
+      : parent_(parent), name_(name), index_(index) {}
   const Field* parent_ = nullptr;
   std::string_view name_;
   int index_ = -1;
@@ -61,8 +62,8 @@ absl::StatusOr<int32_t> NumberOr(const Field& field, int64_t value, int32_t fall
 absl::Status CheckHeaders(const Field& field, const google::protobuf::Map<std::string, std::string>& headers);
 
 // A well-formed duration within [min, max], both named in the error.
-absl::StatusOr<absl::Duration> DurationIn(const Field& field, const google::protobuf::Duration& value, absl::Duration min,
-                                          absl::Duration max);
+absl::StatusOr<absl::Duration> DurationIn(const Field& field, const google::protobuf::Duration& value,
+                                          absl::Duration min, absl::Duration max);
 absl::StatusOr<absl::Time> TimeFrom(const Field& field, const google::protobuf::Timestamp& value);
 
 // Moves the bytes out of `payload`. Over the limit: reason PAYLOAD_TOO_LARGE with the limit and the size.

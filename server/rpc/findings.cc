@@ -11,10 +11,12 @@ namespace {
 constexpr int kOldestPostgres = 140000;
 constexpr absl::Duration kLongTransaction = absl::Minutes(5);
 constexpr absl::Duration kClockTolerance = absl::Seconds(1);
-// Autovacuum lets a fifth of a table go dead by default; far beyond that, and in numbers that cost something, it is held back.
+// Autovacuum lets a fifth of a table go dead by default; far beyond that, and in numbers that cost something, it is
+// held back.
 constexpr int64_t kManyDeadTuples = 100'000;
 
-void Add(Findings* out, std::string check, v1::Finding::Severity severity, std::string message, std::string advice = "") {
+void Add(Findings* out, std::string check, v1::Finding::Severity severity, std::string message,
+         std::string advice = "") {
   v1::Finding* finding = out->Add();
   finding->set_check(std::move(check));
   finding->set_severity(severity);
@@ -37,7 +39,8 @@ void Diagnose(const store::DatabaseInfo& info, Findings* out) {
   }
   Add(out, "role", kOk, absl::StrCat("connected as ", info.role));
   Add(out, "pooling mode", kOk,
-      info.pooled ? "through a transaction pooler; nothing is kept in sessions" : "connected directly, without a pooler");
+      info.pooled ? "through a transaction pooler; nothing is kept in sessions"
+                  : "connected directly, without a pooler");
   if (info.schema_version > 0) {
     Add(out, "schema version", kOk, absl::StrCat("version ", info.schema_version));
   } else {
@@ -45,10 +48,14 @@ void Diagnose(const store::DatabaseInfo& info, Findings* out) {
   }
   if (info.oldest_transaction && *info.oldest_transaction > kLongTransaction) {
     Add(out, "oldest transaction", kWarning,
-        absl::StrCat("a transaction has been open for ", absl::FormatDuration(absl::Trunc(*info.oldest_transaction, absl::Seconds(1))),
-                     info.oldest_transaction_holder.empty() ? "" : absl::StrCat(", held by ", info.oldest_transaction_holder)),
-        "Vacuum cannot remove what died since it began. End it in its application, or with pg_terminate_backend(pid); guard against "
-        "the next with idle_in_transaction_session_timeout, and look for forgotten prepared transactions and replication slots.");
+        absl::StrCat(
+            "a transaction has been open for ",
+            absl::FormatDuration(absl::Trunc(*info.oldest_transaction, absl::Seconds(1))),
+            info.oldest_transaction_holder.empty() ? "" : absl::StrCat(", held by ", info.oldest_transaction_holder)),
+        "Vacuum cannot remove what died since it began. End it in its application, or with pg_terminate_backend(pid); "
+        "guard against "
+        "the next with idle_in_transaction_session_timeout, and look for forgotten prepared transactions and "
+        "replication slots.");
   } else {
     Add(out, "oldest transaction", kOk,
         info.oldest_transaction
@@ -60,7 +67,8 @@ void Diagnose(const store::DatabaseInfo& info, Findings* out) {
     Add(out, "clock difference", kWarning,
         absl::StrCat("the database's clock is ", absl::FormatDuration(absl::AbsDuration(off)),
                      off > absl::ZeroDuration() ? " ahead of" : " behind", " this machine's"),
-        "Leases and due times follow the database's clock, so nothing breaks; but times that people compare will differ. Check NTP on "
+        "Leases and due times follow the database's clock, so nothing breaks; but times that people compare will "
+        "differ. Check NTP on "
         "both machines.");
   } else {
     Add(out, "clock difference", kOk, absl::FormatDuration(off));
@@ -68,7 +76,8 @@ void Diagnose(const store::DatabaseInfo& info, Findings* out) {
   if (info.dead_tuples > kManyDeadTuples && info.dead_tuples > info.live_tuples) {
     Add(out, "dead tuples", kWarning,
         absl::StrCat(info.dead_tuples, " dead and ", info.live_tuples, " live rows in the queue tables"),
-        "Autovacuum is behind or held back: look at the oldest transaction, prepared transactions and replication slots.");
+        "Autovacuum is behind or held back: look at the oldest transaction, prepared transactions and replication "
+        "slots.");
   } else {
     Add(out, "dead tuples", kOk,
         absl::StrCat(info.dead_tuples, " dead and ", info.live_tuples, " live rows in the queue tables"));

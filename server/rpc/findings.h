@@ -1,5 +1,5 @@
-// What `tenurectl doctor` shows: the facts about the database, each with a verdict and, where something is wrong, what to do.
-// Layer: rpc. Thread-safe: values only.
+// What `tenurectl doctor` shows: the facts about the database, each with a verdict and, where something is wrong, what
+// to do. Layer: rpc. Thread-safe: values only.
 #pragma once
 
 #include "absl/status/status.h"

@@ -42,8 +42,9 @@ absl::Status Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& mes
                    absl::StrCat("the bytes are not a message of type ", message.GetDescriptor()->full_name()));
 }
 
-// A call on the wire. Deletes itself in OnDone, which gRPC calls last, after Finish and after any OnCancel; so OnCancel may always use it,
-// and Finish, which happens once, may come from any thread. After Finish nothing here is touched by the finishing thread.
+// A call on the wire. Deletes itself in OnDone, which gRPC calls last, after Finish and after any OnCancel; so OnCancel
+// may always use it, and Finish, which happens once, may come from any thread. After Finish nothing here is touched by
+// the finishing thread.
 class Reactor final : public grpc::ServerUnaryReactor {
  public:
   Reactor(const Method& method, grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
@@ -51,7 +52,8 @@ class Reactor final : public grpc::ServerUnaryReactor {
         call_(method.NewCall(TimeoutOf(context), context.peer(),
                              [this](CallBase& call, const absl::Status& status) { Answer(call, status); })) {}
 
-  // The handler may finish at once: until gRPC has been given this reactor it only takes note of that, so this outlives Start.
+  // The handler may finish at once: until gRPC has been given this reactor it only takes note of that, so this outlives
+  // Start.
   void Start(const Method& method, const grpc::CallbackServerContext& context, const grpc::ByteBuffer& request) {
     if (context.IsCancelled()) call_->Cancel();
     absl::Status parsed = Parse(request, call_->request_message());
@@ -88,15 +90,16 @@ class RawService final : public grpc::Service {
   explicit RawService(const std::vector<const Method*>& methods) {
     for (size_t i = 0; i < methods.size(); ++i) {
       const Method* method = methods[i];
-      AddMethod(new grpc::internal::RpcServiceMethod(method->path().c_str(), grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
-      MarkMethodRawCallback(
-          static_cast<int>(i),
-          new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-              [method](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
-                auto* reactor = new Reactor(*method, *context, *response);
-                reactor->Start(*method, *context, *request);
-                return reactor;
-              }));
+      AddMethod(
+          new grpc::internal::RpcServiceMethod(method->path().c_str(), grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
+      MarkMethodRawCallback(static_cast<int>(i),
+                            new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+                                [method](grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) {
+                                  auto* reactor = new Reactor(*method, *context, *response);
+                                  reactor->Start(*method, *context, *request);
+                                  return reactor;
+                                }));
     }
   }
 };
@@ -109,7 +112,8 @@ std::vector<GrpcService> MakeGrpcServices(const MethodTable& methods) {
     by_service[method->descriptor().service()->full_name()].push_back(method.get());
   }
   std::vector<GrpcService> services;
-  for (const auto& [name, of_service] : by_service) services.push_back({name, std::make_shared<RawService>(of_service)});
+  for (const auto& [name, of_service] : by_service)
+    services.push_back({name, std::make_shared<RawService>(of_service)});
   return services;
 }
 

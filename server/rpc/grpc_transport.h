@@ -1,9 +1,9 @@
 // The methods of a MethodTable as gRPC services, on the callback API: a parked poll is an object, not a thread.
 //
-// The services are registered raw (bytes in, bytes out) and parsed here, for two reasons. A request that does not parse is answered with
-// INVALID_ARGUMENT and the field's name, where gRPC's own layer says UNIMPLEMENTED without a word; invalid text in a worker's error
-// report is repaired instead of refused (wire_repair.h). And requests and responses live on one arena for each call.
-// Layer: rpc. Thread-safe.
+// The services are registered raw (bytes in, bytes out) and parsed here, for two reasons. A request that does not parse
+// is answered with INVALID_ARGUMENT and the field's name, where gRPC's own layer says UNIMPLEMENTED without a word;
+// invalid text in a worker's error report is repaired instead of refused (wire_repair.h). And requests and responses
+// live on one arena for each call. Layer: rpc. Thread-safe.
 #pragma once
 
 #include <memory>

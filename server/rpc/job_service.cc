@@ -19,7 +19,8 @@ constexpr int kMaxBatch = 10'000;
 
 void JobService::Register(MethodTable& table) {
   constexpr char kService[] = "tenure.v1.JobService";
-  table.Add<v1::EnqueueRequest, v1::EnqueueResponse>(kService, "Enqueue", [this](auto call) { Enqueue(std::move(call)); });
+  table.Add<v1::EnqueueRequest, v1::EnqueueResponse>(kService, "Enqueue",
+                                                     [this](auto call) { Enqueue(std::move(call)); });
   table.Add<v1::GetRequest, v1::GetResponse>(kService, "Get", [this](auto call) { Get(std::move(call)); });
   table.Add<v1::ListRequest, v1::ListResponse>(kService, "List", [this](auto call) { List(std::move(call)); });
   table.Add<v1::CancelRequest, v1::CancelResponse>(kService, "Cancel", [this](auto call) { Cancel(std::move(call)); });
@@ -34,22 +35,23 @@ void JobService::Enqueue(CallPtr<v1::EnqueueRequest, v1::EnqueueResponse> call) 
       request.mutable_jobs(), call->response().mutable_results(),
       [&](v1::JobSpec& spec, int i) { return JobFrom(Field("jobs", i), spec, limits_); });
   if (batch.items.empty()) return call->Finish();
-  engine_.Enqueue(std::move(batch.items), call->deadline(),
-                  [call, places = std::move(batch.places)](absl::StatusOr<std::vector<store::EnqueueOutcome>> outcomes) {
-                    absl::Status answered = CheckAnswered(outcomes, places);
-                    if (!answered.ok()) return call->Finish(answered);
-                    for (size_t i = 0; i < places.size(); ++i) {
-                      const store::EnqueueOutcome& outcome = (*outcomes)[i];
-                      v1::EnqueueResult* result = call->response().mutable_results(places[i]);
-                      if (!outcome.status.ok()) {
-                        ToItemError(outcome.status, result->mutable_error());
-                        continue;
-                      }
-                      result->set_job_id(outcome.id.ToString());
-                      result->set_duplicate(outcome.duplicate);
-                    }
-                    call->Finish();
-                  });
+  engine_.Enqueue(
+      std::move(batch.items), call->deadline(),
+      [call, places = std::move(batch.places)](absl::StatusOr<std::vector<store::EnqueueOutcome>> outcomes) {
+        absl::Status answered = CheckAnswered(outcomes, places);
+        if (!answered.ok()) return call->Finish(answered);
+        for (size_t i = 0; i < places.size(); ++i) {
+          const store::EnqueueOutcome& outcome = (*outcomes)[i];
+          v1::EnqueueResult* result = call->response().mutable_results(places[i]);
+          if (!outcome.status.ok()) {
+            ToItemError(outcome.status, result->mutable_error());
+            continue;
+          }
+          result->set_job_id(outcome.id.ToString());
+          result->set_duplicate(outcome.duplicate);
+        }
+        call->Finish();
+      });
 }
 
 void JobService::Get(CallPtr<v1::GetRequest, v1::GetResponse> call) {
@@ -93,9 +95,9 @@ void JobService::Cancel(CallPtr<v1::CancelRequest, v1::CancelResponse> call) {
   if (valid.ok()) valid = CheckText(Field("reason"), request.reason(), 0, 1024);
   if (!valid.ok()) return call->Finish(valid);
   v1::CancelResponse& response = call->response();
-  auto batch = ConvertBatch<store::JobId>(request.mutable_ids(), response.mutable_results(), [](const std::string& id, int i) {
-    return store::JobId::Parse(id, Field("ids", i).ToString());
-  });
+  auto batch = ConvertBatch<store::JobId>(
+      request.mutable_ids(), response.mutable_results(),
+      [](const std::string& id, int i) { return store::JobId::Parse(id, Field("ids", i).ToString()); });
   for (int i = 0; i < request.ids_size(); ++i) response.mutable_results(i)->set_id(request.ids(i));
   if (batch.items.empty()) return call->Finish();
   engine_.Cancel(std::move(batch.items), std::move(*request.mutable_reason()), call->deadline(),
@@ -121,9 +123,9 @@ void JobService::Retry(CallPtr<v1::RetryRequest, v1::RetryResponse> call) {
   if (valid.ok()) valid = CheckText(Field("request_id"), request.request_id(), 0, 128);
   if (!valid.ok()) return call->Finish(valid);
   v1::RetryResponse& response = call->response();
-  auto batch = ConvertBatch<store::JobId>(request.mutable_ids(), response.mutable_results(), [](const std::string& id, int i) {
-    return store::JobId::Parse(id, Field("ids", i).ToString());
-  });
+  auto batch = ConvertBatch<store::JobId>(
+      request.mutable_ids(), response.mutable_results(),
+      [](const std::string& id, int i) { return store::JobId::Parse(id, Field("ids", i).ToString()); });
   for (int i = 0; i < request.ids_size(); ++i) response.mutable_results(i)->set_id(request.ids(i));
   if (batch.items.empty()) return call->Finish();
   engine_.Retry(std::move(batch.items), std::move(*request.mutable_request_id()),

@@ -103,7 +103,8 @@ JsonAnswer ErrorAnswer(const absl::Status& status) {
   for (const google::protobuf::Any& any : rpc.details()) {
     if (!first) answer.body.push_back(',');
     first = false;
-    if (!AppendDetail<google::rpc::ErrorInfo>(any, answer.body) && !AppendDetail<google::rpc::BadRequest>(any, answer.body)) {
+    if (!AppendDetail<google::rpc::ErrorInfo>(any, answer.body) &&
+        !AppendDetail<google::rpc::BadRequest>(any, answer.body)) {
       AppendDetail<google::rpc::RetryInfo>(any, answer.body);
     }
   }
@@ -123,8 +124,8 @@ JsonAnswer OkAnswer(const Message& response) {
                                absl::StrCat("the answer cannot be written as JSON: ", printed.ToString())));
 }
 
-// The parser's message in our form. It says "(jobs[0].delay): invalid value ...", "(jobs[0]) kindd: Cannot find field." or, for bad
-// syntax, a sentence with an excerpt.
+// The parser's message in our form. It says "(jobs[0].delay): invalid value ...", "(jobs[0]) kindd: Cannot find field."
+// or, for bad syntax, a sentence with an excerpt.
 absl::Status ParseError(std::string_view message) {
   absl::string_view rest(message.data(), message.size());
   std::string field;
@@ -138,7 +139,8 @@ absl::Status ParseError(std::string_view message) {
   constexpr absl::string_view kUnknown = ": Cannot find field.";
   if (absl::ConsumeSuffix(&rest, kUnknown)) {
     const absl::string_view name = absl::StripAsciiWhitespace(rest);
-    return InvalidField(absl::StrCat(field, field.empty() ? "" : ".", name), "is not a field of this request; check its spelling");
+    return InvalidField(absl::StrCat(field, field.empty() ? "" : ".", name),
+                        "is not a field of this request; check its spelling");
   }
   absl::ConsumePrefix(&rest, ":");
   rest = absl::StripAsciiWhitespace(rest);
@@ -191,15 +193,15 @@ std::shared_ptr<JsonCall> JsonDispatcher::Call(JsonRequest request, std::functio
   const Method* method = methods_.Find(request.path);
   if (method == nullptr) {
     // 404 and not the 501 of the code: there is no such resource, and Connect's clients read the code from the body.
-    JsonAnswer answer = ErrorAnswer(MakeError(
-        absl::StatusCode::kUnimplemented, "UNKNOWN_METHOD",
-        absl::StrCat("there is no method ", SanitizeText(request.path, 200), "; paths look like /tenure.v1.JobService/Enqueue")));
+    JsonAnswer answer = ErrorAnswer(MakeError(absl::StatusCode::kUnimplemented, "UNKNOWN_METHOD",
+                                              absl::StrCat("there is no method ", SanitizeText(request.path, 200),
+                                                           "; paths look like /tenure.v1.JobService/Enqueue")));
     answer.http_status = 404;
     done(std::move(answer));
     return std::make_shared<NoCall>();
   }
-  std::shared_ptr<CallBase> call =
-      method->NewCall(request.timeout, std::move(request.peer), [done = std::move(done)](CallBase& ended, const absl::Status& status) {
+  std::shared_ptr<CallBase> call = method->NewCall(
+      request.timeout, std::move(request.peer), [done = std::move(done)](CallBase& ended, const absl::Status& status) {
         done(status.ok() ? OkAnswer(ended.response_message()) : ErrorAnswer(status));
       });
   auto handle = std::make_shared<Handle>(call);

@@ -1,6 +1,5 @@
-// The RPCs, once, for every transport: path -> handler, and the metrics of each call. Services add their methods; the gRPC server
-// and the JSON dispatcher look them up.
-// Layer: rpc. Filled before serving, then read only: thread-safe.
+// The RPCs, once, for every transport: path -> handler, and the metrics of each call. Services add their methods; the
+// gRPC server and the JSON dispatcher look them up. Layer: rpc. Filled before serving, then read only: thread-safe.
 #pragma once
 
 #include <array>
@@ -33,8 +32,8 @@ class Method {
   const std::string& path() const { return path_; }
   const google::protobuf::MethodDescriptor& descriptor() const { return descriptor_; }
 
-  // A call with an empty request. `finished` runs once, inside its Finish. Parse the request into it, then Run it; if the
-  // request does not parse, Finish it with the error instead: either way it is counted.
+  // A call with an empty request. `finished` runs once, inside its Finish. Parse the request into it, then Run it; if
+  // the request does not parse, Finish it with the error instead: either way it is counted.
   std::shared_ptr<CallBase> NewCall(std::optional<absl::Duration> timeout, std::string peer,
                                     CallBase::Finished finished) const;
   // Starts the handler; returns without waiting.
@@ -62,8 +61,8 @@ class MethodTable {
   // All outlive the table.
   MethodTable(Clock& clock, Metrics& metrics) : clock_(clock), metrics_(metrics) {}
 
-  // Registers `handler` as the RPC `name` of the proto service `service` ("tenure.v1.JobService"). The proto must declare it with
-  // these types; anything else is a programming error and aborts.
+  // Registers `handler` as the RPC `name` of the proto service `service` ("tenure.v1.JobService"). The proto must
+  // declare it with these types; anything else is a programming error and aborts.
   template <typename Request, typename Response>
   void Add(std::string_view service, std::string_view name, std::function<void(CallPtr<Request, Response>)> handler) {
     Insert(std::make_unique<Typed<Request, Response>>(

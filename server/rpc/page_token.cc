@@ -25,7 +25,8 @@ std::string Head(std::string_view position, const google::protobuf::Message& fil
   std::unique_ptr<google::protobuf::Message> copy(filters.New());
   copy->CopyFrom(filters);
   for (const char* name : {"page_size", "page_token", "include_payloads"}) {
-    if (const auto* field = copy->GetDescriptor()->FindFieldByName(name)) copy->GetReflection()->ClearField(copy.get(), field);
+    if (const auto* field = copy->GetDescriptor()->FindFieldByName(name))
+      copy->GetReflection()->ClearField(copy.get(), field);
   }
   std::string bytes;
   {
@@ -57,8 +58,9 @@ absl::StatusOr<std::string> DecodePageToken(std::string_view token, const google
       Head(std::string_view(bytes).substr(kHeadBytes), filters) == bytes.substr(0, kHeadBytes)) {
     return bytes.substr(kHeadBytes);
   }
-  return InvalidField("page_token",
-                      "is not the next_page_token of an answer to the same call with the same filters; begin without one");
+  return InvalidField(
+      "page_token",
+      "is not the next_page_token of an answer to the same call with the same filters; begin without one");
 }
 
 }  // namespace tenure::rpc

@@ -37,7 +37,8 @@ void QueueService::Register(MethodTable& table) {
                                                              [this](auto call) { CreateQueue(std::move(call)); });
   table.Add<v1::UpdateQueueRequest, v1::UpdateQueueResponse>(kService, "UpdateQueue",
                                                              [this](auto call) { UpdateQueue(std::move(call)); });
-  table.Add<v1::GetQueueRequest, v1::GetQueueResponse>(kService, "GetQueue", [this](auto call) { GetQueue(std::move(call)); });
+  table.Add<v1::GetQueueRequest, v1::GetQueueResponse>(kService, "GetQueue",
+                                                       [this](auto call) { GetQueue(std::move(call)); });
   table.Add<v1::ListQueuesRequest, v1::ListQueuesResponse>(kService, "ListQueues",
                                                            [this](auto call) { ListQueues(std::move(call)); });
   table.Add<v1::PauseQueueRequest, v1::PauseQueueResponse>(kService, "PauseQueue",
@@ -92,17 +93,18 @@ void QueueService::ListQueues(CallPtr<v1::ListQueuesRequest, v1::ListQueuesRespo
   absl::StatusOr<std::string> after = DecodePageToken(request.page_token(), request);
   if (!after.ok()) return call->Finish(after.status());
   // One more than the page tells whether there is a next one.
-  engine_.ListQueues(*std::move(after), request.name_prefix(), *page_size + 1,
-                     [call, limit = static_cast<size_t>(*page_size)](absl::StatusOr<std::vector<engine::QueueInfo>> queues) {
-                       if (!queues.ok()) return call->Finish(queues.status());
-                       v1::ListQueuesResponse& response = call->response();
-                       if (queues->size() > limit) {
-                         queues->resize(limit);
-                         response.set_next_page_token(EncodePageToken(queues->back().queue.name, call->request()));
-                       }
-                       for (const engine::QueueInfo& info : *queues) ToProto(info, response.add_queues());
-                       call->Finish();
-                     });
+  engine_.ListQueues(
+      *std::move(after), request.name_prefix(), *page_size + 1,
+      [call, limit = static_cast<size_t>(*page_size)](absl::StatusOr<std::vector<engine::QueueInfo>> queues) {
+        if (!queues.ok()) return call->Finish(queues.status());
+        v1::ListQueuesResponse& response = call->response();
+        if (queues->size() > limit) {
+          queues->resize(limit);
+          response.set_next_page_token(EncodePageToken(queues->back().queue.name, call->request()));
+        }
+        for (const engine::QueueInfo& info : *queues) ToProto(info, response.add_queues());
+        call->Finish();
+      });
 }
 
 }  // namespace tenure::rpc

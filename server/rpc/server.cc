@@ -1,7 +1,6 @@
 #include "server/rpc/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -9,7 +8,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +18,7 @@
 #include "server/base/logging.h"
 #include "server/base/status.h"
 #include "server/rpc/grpc_transport.h"
+#include "server/rpc/health_service.h"
 
 namespace tenure::rpc {
 namespace {
@@ -29,7 +28,8 @@ constexpr auto kHealthInterval = std::chrono::milliseconds(500);
 int Milliseconds(absl::Duration d) { return static_cast<int>(absl::ToInt64Milliseconds(d)); }
 
 void ProtobufLog(google::protobuf::LogLevel level, const char* file, int line, const std::string& message) {
-  // Errors there are about a caller's bytes; the caller is told by its status. At the level of errors, any client could fill the log.
+  // Errors there are about a caller's bytes; the caller is told by its status. At the level of errors, any client could
+  // fill the log.
   if (level < google::protobuf::LOGLEVEL_FATAL) return LogDebug("protobuf", {{"message", message}});
   LogError("protobuf", {{"message", message}, {"at", absl::StrCat(file, ":", line)}});
 }
@@ -42,15 +42,18 @@ class GrpcServer final : public Server {
 
   absl::Status Begin(const ServerOptions& options, const MethodTable& methods) {
     google::protobuf::SetLogHandler(&ProtobufLog);
-    grpc::EnableDefaultHealthCheckService(true);
     static const bool reflection = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
     static_cast<void>(reflection);
 
     services_ = MakeGrpcServices(methods);
+    std::vector<std::string> names;
+    for (const GrpcService& service : services_) names.push_back(service.name);
+    health_ = HealthService::Make(std::move(names));
     grpc::ServerBuilder builder;
     builder.AddListeningPort(options.listen,
                              options.credentials ? options.credentials : grpc::InsecureServerCredentials(), &port_);
     for (const GrpcService& service : services_) builder.RegisterService(service.service.get());
+    builder.RegisterService(&health_->service());
     builder.SetMaxReceiveMessageSize(options.max_message_bytes);
     builder.SetMaxSendMessageSize(-1);  // What a Claim may hold is its caller's choice (max_bytes).
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_metadata_bytes);
@@ -63,13 +66,15 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // A parked poll sends no data for a minute.
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Milliseconds(options.max_connection_age));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, Milliseconds(options.max_connection_age_grace));
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // A second daemon on the port gets an error, not half the calls.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
+                               0);  // A second daemon on the port gets an error, not half the calls.
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       server_.reset();
-      return MakeError(absl::StatusCode::kUnavailable, "LISTEN_FAILED",
-                       absl::StrCat("cannot listen on ", options.listen,
-                                    " (gRPC): the address is in use or not this machine's; choose another with --grpc-listen"));
+      return MakeError(
+          absl::StatusCode::kUnavailable, "LISTEN_FAILED",
+          absl::StrCat("cannot listen on ", options.listen,
+                       " (gRPC): the address is in use or not this machine's; choose another with --grpc-listen"));
     }
     UpdateHealth();
     health_thread_ = std::thread([this] { WatchHealth(); });
@@ -82,7 +87,7 @@ class GrpcServer final : public Server {
     std::lock_guard lock(mutex_);
     if (draining_) return;
     draining_ = true;
-    SetServing(false);
+    health_->SetServing(false);
   }
 
   void Shutdown(absl::Duration timeout) override {
@@ -94,27 +99,16 @@ class GrpcServer final : public Server {
     wake_.notify_all();
     if (health_thread_.joinable()) health_thread_.join();
     if (server_ == nullptr) return;
-    // Watchers of the health service are streams without end: they must be ended, or the shutdown waits for them to its deadline.
-    if (auto* health = server_->GetHealthCheckService()) health->Shutdown();
+    health_->Shutdown();
     server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout));
     server_->Wait();
   }
 
  private:
-  // Requires mutex_.
-  void SetServing(bool serving) {
-    if (serving_ == serving) return;
-    serving_ = serving;
-    auto* health = server_->GetHealthCheckService();
-    if (health == nullptr) return;
-    health->SetServingStatus(serving);
-    for (const GrpcService& service : services_) health->SetServingStatus(service.name, serving);
-  }
-
   void UpdateHealth() {
     const engine::Health health = engine_.health();
     std::lock_guard lock(mutex_);
-    SetServing(health.database_ok && !health.draining && !draining_);
+    health_->SetServing(health.database_ok && !health.draining && !draining_);
   }
 
   void WatchHealth() {
@@ -133,13 +127,13 @@ class GrpcServer final : public Server {
   Clock& clock_;
   int port_ = 0;
   std::vector<GrpcService> services_;
+  std::unique_ptr<HealthService> health_;
   std::unique_ptr<grpc::Server> server_;
   std::thread health_thread_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
   // Guarded by mutex_.
-  std::optional<bool> serving_;
   bool draining_ = false;
   bool stopping_ = false;
 };

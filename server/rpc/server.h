@@ -30,16 +30,17 @@ struct ServerOptions {
   // A client that does not answer a ping is taken for dead: its polls leave.
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
-  // Clients reconnect after that, so that new replicas get their share; calls under way have the grace, which is longer than the
-  // longest poll.
+  // Clients reconnect after that, so that new replicas get their share; calls under way have the grace, which is longer
+  // than the longest poll.
   absl::Duration max_connection_age = absl::Minutes(5);
   absl::Duration max_connection_age_grace = absl::Seconds(90);
 };
 
 class Server {
  public:
-  // Listens and serves. `methods`, `engine` and `clock` outlive the server. grpc.health.v1 follows engine.health(): SERVING while
-  // the database answers and the engine does not drain. UNAVAILABLE / LISTEN_FAILED if the address cannot be had.
+  // Listens and serves. `methods`, `engine` and `clock` outlive the server. grpc.health.v1 follows engine.health():
+  // SERVING while the database answers and the engine does not drain. UNAVAILABLE / LISTEN_FAILED if the address cannot
+  // be had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, const MethodTable& methods,
                                                        engine::Engine& engine, Clock& clock);
   // Shutdown with no time left, if it was not called.
@@ -49,8 +50,8 @@ class Server {
   virtual int port() const = 0;
   // Health answers NOT_SERVING from now on, whatever the engine says. Calls are still taken. Idempotent.
   virtual void Drain() = 0;
-  // Takes no further calls, waits up to `timeout` for those under way, then cancels the rest and waits for them; the engine must
-  // still answer its callbacks. Idempotent.
+  // Takes no further calls, waits up to `timeout` for those under way, then cancels the rest and waits for them; the
+  // engine must still answer its callbacks. Idempotent.
   virtual void Shutdown(absl::Duration timeout) = 0;
 };
 

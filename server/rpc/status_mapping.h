@@ -1,5 +1,5 @@
-// An absl::Status and its ErrorDetails as the wire shows them: google.rpc.Status (the trailer grpc-status-details-bin, Connect's
-// details), grpc::Status, and ItemError for one item of a batch. docs/errors.md is the table of all reasons.
+// An absl::Status and its ErrorDetails as the wire shows them: google.rpc.Status (the trailer grpc-status-details-bin,
+// Connect's details), grpc::Status, and ItemError for one item of a batch. docs/errors.md is the table of all reasons.
 // Layer: rpc. Thread-safe: values only.
 #pragma once
 
@@ -21,8 +21,8 @@ inline constexpr char kErrorDomain[] = "tenure";
 // "OK", "INVALID_ARGUMENT", ... by the names of google.rpc.Code.
 std::string_view CodeName(absl::StatusCode code);
 
-// Details: always an ErrorInfo (its reason is the code's name where the status carries none); a BadRequest if the status names a
-// field; a RetryInfo if it names a delay.
+// Details: always an ErrorInfo (its reason is the code's name where the status carries none); a BadRequest if the
+// status names a field; a RetryInfo if it names a delay.
 google::rpc::Status ToRpcStatus(const absl::Status& status);
 
 // The same with ToRpcStatus as error_details. OK becomes OK.

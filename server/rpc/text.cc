@@ -11,7 +11,9 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 // Length of the well-formed sequence at the head of `text`, 0 if there is none (Unicode 15, table 3-7).
 size_t SequenceLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const auto in = [&](size_t i, uint8_t low, uint8_t high) { return i < text.size() && byte(i) >= low && byte(i) <= high; };
+  const auto in = [&](size_t i, uint8_t low, uint8_t high) {
+    return i < text.size() && byte(i) >= low && byte(i) <= high;
+  };
   const uint8_t first = byte(0);
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first <= 0xDF) return in(1, 0x80, 0xBF) ? 2 : 0;

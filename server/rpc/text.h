@@ -14,8 +14,8 @@ inline bool IsUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text
 // Valid UTF-8 without NUL: what PostgreSQL can store as text.
 bool IsStorable(std::string_view text);
 
-// Always storable: each NUL and each byte that is not part of valid UTF-8 becomes U+FFFD; cut to at most `max_bytes` at a character's
-// boundary. Idempotent.
+// Always storable: each NUL and each byte that is not part of valid UTF-8 becomes U+FFFD; cut to at most `max_bytes` at
+// a character's boundary. Idempotent.
 std::string SanitizeText(std::string text, size_t max_bytes);
 
 }  // namespace tenure::rpc

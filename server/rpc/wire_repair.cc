@@ -74,7 +74,8 @@ bool Repair(std::string_view wire, const Descriptor& type, int depth, std::strin
       case WireFormatLite::WIRETYPE_LENGTH_DELIMITED: {
         uint32_t length = 0;
         std::string value;
-        if (!in.ReadVarint32(&length) || length > wire.size() || !in.ReadString(&value, static_cast<int>(length))) return false;
+        if (!in.ReadVarint32(&length) || length > wire.size() || !in.ReadString(&value, static_cast<int>(length)))
+          return false;
         out.WriteTag(tag);
         if (field != nullptr && field->type() == FieldDescriptor::TYPE_STRING && !IsUtf8(value)) {
           text_was_invalid |= type.full_name() == v1::Payload::descriptor()->full_name() &&
@@ -96,7 +97,8 @@ bool Repair(std::string_view wire, const Descriptor& type, int depth, std::strin
   if (!in.ConsumedEntireMessage()) return false;
   if (text_was_invalid) {
     // The last value of a field wins.
-    out.WriteTag(WireFormatLite::MakeTag(v1::Payload::kContentTypeFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
+    out.WriteTag(
+        WireFormatLite::MakeTag(v1::Payload::kContentTypeFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
     WriteBytes(kTextWasInvalid, out);
   }
   return true;

@@ -22,15 +22,15 @@ absl::Status CallerGone() {
   return MakeError(absl::StatusCode::kCancelled, "CANCELLED", "the caller has gone; nothing was claimed for it");
 }
 
-// The four settles and Extend differ in their item alone: validate and convert each, ask the engine, put the answers in place.
+// The four settles and Extend differ in their item alone: validate and convert each, ask the engine, put the answers in
+// place.
 template <typename Item, typename Answer, typename Call, typename Convert, typename Ask>
 void RunBatch(std::shared_ptr<Call> call, Convert convert, Ask ask) {
   auto* items = call->request().mutable_items();
   absl::Status valid = CheckCount(Field("items"), items->size(), 1, kMaxBatch, "items");
   if (!valid.ok()) return call->Finish(valid);
-  Batch<Item> batch = ConvertBatch<Item>(items, call->response().mutable_results(), [&](auto& item, int i) {
-    return convert(Field("items", i), item);
-  });
+  Batch<Item> batch = ConvertBatch<Item>(items, call->response().mutable_results(),
+                                         [&](auto& item, int i) { return convert(Field("items", i), item); });
   if (batch.items.empty()) return call->Finish();
   ask(std::move(batch.items), call->deadline(),
       [call, places = std::move(batch.places)](absl::StatusOr<std::vector<Answer>> answers) {
@@ -52,7 +52,8 @@ void WorkerService::Register(MethodTable& table) {
   table.Add<v1::CompleteRequest, v1::CompleteResponse>(kService, "Complete",
                                                        [this](auto call) { Complete(std::move(call)); });
   table.Add<v1::FailRequest, v1::FailResponse>(kService, "Fail", [this](auto call) { Fail(std::move(call)); });
-  table.Add<v1::ReleaseRequest, v1::ReleaseResponse>(kService, "Release", [this](auto call) { Release(std::move(call)); });
+  table.Add<v1::ReleaseRequest, v1::ReleaseResponse>(kService, "Release",
+                                                     [this](auto call) { Release(std::move(call)); });
   table.Add<v1::SnoozeRequest, v1::SnoozeResponse>(kService, "Snooze", [this](auto call) { Snooze(std::move(call)); });
   table.Add<v1::AwaitNoticesRequest, v1::AwaitNoticesResponse>(kService, "AwaitNotices",
                                                                [this](auto call) { AwaitNotices(std::move(call)); });
@@ -74,17 +75,18 @@ void WorkerService::Claim(CallPtr<v1::ClaimRequest, v1::ClaimResponse> call) {
   claim->wait = call->PollWait(claim->wait);
   // With a request id nothing is given back: the caller's retry fetches the same leases.
   const bool replayable = !claim->request_id.empty();
-  auto handle = engine_.Claim(*std::move(claim), call->deadline(), [this, call, replayable](absl::StatusOr<engine::ClaimAnswer> answer) {
-    if (!answer.ok()) return call->Finish(answer.status());
-    if (!replayable) GuardDelivery(*call, LeasesOf(answer->jobs));
-    v1::ClaimResponse& response = call->response();
-    for (store::ClaimedJob& job : answer->jobs) {
-      std::string queue = engine_.QueueName(job.job.id.queue);
-      ToProto(std::move(job), std::move(queue), response.add_jobs());
-    }
-    response.set_replayed(answer->replayed);
-    call->Finish();
-  });
+  auto handle = engine_.Claim(*std::move(claim), call->deadline(),
+                              [this, call, replayable](absl::StatusOr<engine::ClaimAnswer> answer) {
+                                if (!answer.ok()) return call->Finish(answer.status());
+                                if (!replayable) GuardDelivery(*call, LeasesOf(answer->jobs));
+                                v1::ClaimResponse& response = call->response();
+                                for (store::ClaimedJob& job : answer->jobs) {
+                                  std::string queue = engine_.QueueName(job.job.id.queue);
+                                  ToProto(std::move(job), std::move(queue), response.add_jobs());
+                                }
+                                response.set_replayed(answer->replayed);
+                                call->Finish();
+                              });
   if (handle) call->OnCancel([handle] { handle->Cancel(); });
 }
 
@@ -135,35 +137,34 @@ void WorkerService::ClaimNamed(CallPtr<v1::ClaimRequest, v1::ClaimResponse> call
 }
 
 void WorkerService::Extend(CallPtr<v1::ExtendRequest, v1::ExtendResponse> call) {
-  RunBatch<store::ExtendItem, engine::ExtendAnswer>(std::move(call), ExtendFrom, [this](auto items, auto deadline, auto done) {
-    engine_.Extend(std::move(items), deadline, std::move(done));
-  });
+  RunBatch<store::ExtendItem, engine::ExtendAnswer>(
+      std::move(call), ExtendFrom,
+      [this](auto items, auto deadline, auto done) { engine_.Extend(std::move(items), deadline, std::move(done)); });
 }
 
 void WorkerService::Complete(CallPtr<v1::CompleteRequest, v1::CompleteResponse> call) {
   RunBatch<engine::CompleteItem, engine::SettleAnswer>(
-      std::move(call), [this](const Field& field, v1::CompleteItem& item) { return CompleteFrom(field, item, limits_); },
+      std::move(call),
+      [this](const Field& field, v1::CompleteItem& item) { return CompleteFrom(field, item, limits_); },
       [this](auto items, auto deadline, auto done) { engine_.Complete(std::move(items), deadline, std::move(done)); });
 }
 
 void WorkerService::Fail(CallPtr<v1::FailRequest, v1::FailResponse> call) {
-  RunBatch<store::FailItem, engine::SettleAnswer>(std::move(call), FailFrom, [this](auto items, auto deadline, auto done) {
-    engine_.Fail(std::move(items), deadline, std::move(done));
-  });
+  RunBatch<store::FailItem, engine::SettleAnswer>(
+      std::move(call), FailFrom,
+      [this](auto items, auto deadline, auto done) { engine_.Fail(std::move(items), deadline, std::move(done)); });
 }
 
 void WorkerService::Release(CallPtr<v1::ReleaseRequest, v1::ReleaseResponse> call) {
-  RunBatch<store::GiveBackItem, engine::SettleAnswer>(std::move(call), ReleaseFrom,
-                                                      [this](auto items, auto deadline, auto done) {
-                                                        engine_.Release(std::move(items), deadline, std::move(done));
-                                                      });
+  RunBatch<store::GiveBackItem, engine::SettleAnswer>(
+      std::move(call), ReleaseFrom,
+      [this](auto items, auto deadline, auto done) { engine_.Release(std::move(items), deadline, std::move(done)); });
 }
 
 void WorkerService::Snooze(CallPtr<v1::SnoozeRequest, v1::SnoozeResponse> call) {
-  RunBatch<store::GiveBackItem, engine::SettleAnswer>(std::move(call), SnoozeFrom,
-                                                      [this](auto items, auto deadline, auto done) {
-                                                        engine_.Snooze(std::move(items), deadline, std::move(done));
-                                                      });
+  RunBatch<store::GiveBackItem, engine::SettleAnswer>(
+      std::move(call), SnoozeFrom,
+      [this](auto items, auto deadline, auto done) { engine_.Snooze(std::move(items), deadline, std::move(done)); });
 }
 
 void WorkerService::AwaitNotices(CallPtr<v1::AwaitNoticesRequest, v1::AwaitNoticesResponse> call) {
@@ -211,17 +212,18 @@ void WorkerService::ListWorkers(CallPtr<v1::ListWorkersRequest, v1::ListWorkersR
   absl::StatusOr<std::string> after = DecodePageToken(request.page_token(), request);
   if (!after.ok()) return call->Finish(after.status());
   // One more than the page tells whether there is a next one.
-  engine_.ListWorkers(*std::move(after), *page_size + 1, [call, limit = static_cast<size_t>(*page_size)](
-                                                             absl::StatusOr<std::vector<store::WorkerRow>> rows) {
-    if (!rows.ok()) return call->Finish(rows.status());
-    v1::ListWorkersResponse& response = call->response();
-    if (rows->size() > limit) {
-      rows->resize(limit);
-      response.set_next_page_token(EncodePageToken(rows->back().worker, call->request()));
-    }
-    for (const store::WorkerRow& row : *rows) ToProto(row, response.add_workers());
-    call->Finish();
-  });
+  engine_.ListWorkers(
+      *std::move(after), *page_size + 1,
+      [call, limit = static_cast<size_t>(*page_size)](absl::StatusOr<std::vector<store::WorkerRow>> rows) {
+        if (!rows.ok()) return call->Finish(rows.status());
+        v1::ListWorkersResponse& response = call->response();
+        if (rows->size() > limit) {
+          rows->resize(limit);
+          response.set_next_page_token(EncodePageToken(rows->back().worker, call->request()));
+        }
+        for (const store::WorkerRow& row : *rows) ToProto(row, response.add_workers());
+        call->Finish();
+      });
 }
 
 }  // namespace tenure::rpc

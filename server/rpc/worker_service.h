@@ -1,6 +1,5 @@
-// tenure.v1.WorkerService: validate, convert, one engine call, convert back. Leases that a caller does not receive after all (it
-// has gone, and named no request id) are given back.
-// Layer: rpc. Thread-safe.
+// tenure.v1.WorkerService: validate, convert, one engine call, convert back. Leases that a caller does not receive
+// after all (it has gone, and named no request id) are given back. Layer: rpc. Thread-safe.
 #pragma once
 
 #include "server/engine/engine.h"

@@ -1,5 +1,6 @@
-// An engine for tests of the transports alone: each verb is a function that the test sets; what is not set answers UNIMPLEMENTED. It
-// says nothing about what the real engine does. Layer: tests. As thread-safe as the functions that it is given; set them first.
+// An engine for tests of the transports alone: each verb is a function that the test sets; what is not set answers
+// UNIMPLEMENTED. It says nothing about what the real engine does. Layer: tests. As thread-safe as the functions that it
+// is given; set them first.
 #pragma once
 
 #include <atomic>
