@@ -44,6 +44,7 @@ absl::Status Repeat(Connection& connection, Verdict verdict, const Request& requ
   // "For ever" must not overflow the clock.
   const Duration total = std::min<Duration>(bounds.timeout, std::chrono::hours(24 * 365));
   const SteadyTime deadline = begin + total;
+  absl::Status before;  // How the attempt before ended.
   for (int failures = 0;;) {
     if (bounds.stop.stop_requested()) return absl::CancelledError("the caller's stop_token was triggered");
     const SteadyTime now = Clock::now();
@@ -65,7 +66,11 @@ absl::Status Repeat(Connection& connection, Verdict verdict, const Request& requ
     if (bounds.stop.stop_requested()) return absl::CancelledError("the caller's stop_token was triggered");
     const bool worthwhile = (repeatable && IsTransient(status)) || RefusedBeforeEffect(status);
     const Duration pause = BackoffAfter(++failures, status, connection.options().retry);
-    if (!worthwhile || Clock::now() + pause >= deadline) return status;
+    if (!worthwhile || Clock::now() + pause >= deadline) {
+      // "Time ran out" says less than what made us repeat.
+      return status.code() == absl::StatusCode::kDeadlineExceeded && !before.ok() ? before : status;
+    }
+    before = std::move(status);
     Pause(Clock::now() + pause, bounds.stop);
     response->Clear();
   }
@@ -82,6 +87,25 @@ struct AsyncCallState : AsyncCall {
   Done<Request, Response> done;
 };
 
+// gRPC shares its callback threads among all channels and ends them with the last one; 1.51 crashes at times when they are then
+// made anew (an assertion on the queue's reference count). One channel that never goes away keeps them: it has made a single
+// call, which was cancelled before it was sent, and never connects.
+void KeepCallbackThreads() {
+  struct Anchor {
+    Endpoint endpoint{grpc::CreateChannel("ipv4:127.0.0.1:1", grpc::InsecureChannelCredentials())};
+    grpc::ClientContext context;
+    v1::ListServersRequest request;
+    v1::ListServersResponse response;
+  };
+  static Anchor* const anchor = [] {
+    auto* made = new Anchor;
+    made->context.TryCancel();
+    made->endpoint.admin.async()->ListServers(&made->context, &made->request, &made->response, [](const grpc::Status&) {});
+    return made;
+  }();
+  static_cast<void>(anchor);
+}
+
 // DRAIN comes as a notice, not as an error: the connection must hear of it, too.
 template <typename Response>
 void ObserveAnswer(Connection&, Endpoint&, const Response&) {}
@@ -94,6 +118,7 @@ void ObserveAnswer(Connection& connection, Endpoint& endpoint, const v1::AwaitNo
 template <typename Request, typename Response, typename Send>
 std::shared_ptr<AsyncCall> Begin(Connection& connection, Request request, Duration timeout, Done<Request, Response> done,
                                  Send send) {
+  KeepCallbackThreads();
   auto call = std::make_shared<AsyncCallState<Request, Response>>();
   call->request = std::move(request);
   call->done = std::move(done);
