@@ -43,6 +43,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
     connection->broken_ = true;
     return FromSqlState("", PQerrorMessage(pg));
   }
+  // "schema already exists, skipping" and the like: what matters comes as an error.
+  PQsetNoticeProcessor(pg, [](void*, const char*) {}, nullptr);
   if (PQsetnonblocking(pg, 1) != 0) return connection->Break("cannot be made non-blocking");
   connection->pooled_ = true;  // Until known: a name prepared behind a pooler would clash with another client's.
   Transaction transaction(*connection, {});

@@ -1,0 +1,327 @@
+// The engine on a real PostgreSQL: batching, long polls, cursors over several replicas, leases that run out, notices, waiting for outcomes.
+#include <atomic>
+#include <future>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/engine/engine.h"
+#include "tests/support/store_fixture.h"
+
+namespace tenure::engine {
+namespace {
+
+class EngineTest : public tenure::testing::StoreTest {
+ protected:
+  // A replica of the daemon, less its RPCs.
+  struct Replica {
+    std::unique_ptr<store::postgres::PostgresStore> store;
+    Metrics metrics;
+    std::unique_ptr<Engine> engine;
+    ~Replica() {
+      if (engine) engine->Stop(Clock::Real().Now() + std::chrono::seconds(5));
+    }
+  };
+
+  std::unique_ptr<Replica> StartReplica(std::string name = "r") {
+    auto replica = std::make_unique<Replica>();
+    replica->store = OpenStore(6);
+    Options options;
+    options.replica_name = std::move(name);
+    options.version = "test";
+    replica->engine = MakeEngine(*replica->store, Clock::Real(), replica->metrics, options);
+    replica->engine->Start();
+    const auto deadline = Clock::Real().Now() + std::chrono::seconds(10);
+    while (!replica->engine->health().database_ok && Clock::Real().Now() < deadline) std::this_thread::yield();
+    EXPECT_TRUE(replica->engine->health().database_ok) << replica->engine->health().database_error;
+    return replica;
+  }
+
+  static Deadline In(int seconds) { return Clock::Real().Now() + std::chrono::seconds(seconds); }
+
+  // Runs an asynchronous call and waits for its answer.
+  template <typename T, typename Fn>
+  static absl::StatusOr<T> Await(Fn call) {
+    auto promise = std::make_shared<std::promise<absl::StatusOr<T>>>();
+    auto future = promise->get_future();
+    call([promise](absl::StatusOr<T> answer) { promise->set_value(std::move(answer)); });
+    if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) return absl::DeadlineExceededError("no answer");
+    return future.get();
+  }
+
+  static std::vector<store::EnqueueOutcome> Enqueue(Engine& engine, int n, const std::string& queue = "q", store::NewJob spec = {}) {
+    if (spec.kind.empty()) spec.kind = "k";
+    std::vector<EnqueueItem> items(static_cast<size_t>(n), EnqueueItem{queue, spec});
+    auto outcomes = Await<std::vector<store::EnqueueOutcome>>([&](auto done) { engine.Enqueue(items, In(10), done); });
+    EXPECT_TRUE(outcomes.ok()) << outcomes.status();
+    return outcomes.ok() ? *outcomes : std::vector<store::EnqueueOutcome>();
+  }
+
+  static ClaimCall Call(int jobs, absl::Duration wait = absl::ZeroDuration(), const std::string& queue = "q") {
+    ClaimCall call;
+    call.worker = "w";
+    call.queues = {{queue, 1}};
+    call.max_jobs = jobs;
+    call.wait = wait;
+    return call;
+  }
+
+  static absl::StatusOr<ClaimAnswer> Claim(Engine& engine, ClaimCall call) {
+    return Await<ClaimAnswer>([&](auto done) { engine.Claim(std::move(call), In(20), done); });
+  }
+
+  static std::vector<SettleAnswer> Complete(Engine& engine, const std::vector<store::ClaimedJob>& jobs) {
+    std::vector<CompleteItem> items;
+    for (const auto& job : jobs) items.push_back({job.token, std::nullopt, {}});
+    auto answers = Await<std::vector<SettleAnswer>>([&](auto done) { engine.Complete(items, In(10), done); });
+    EXPECT_TRUE(answers.ok()) << answers.status();
+    return answers.ok() ? *answers : std::vector<SettleAnswer>();
+  }
+};
+
+TEST_F(EngineTest, JobsFlowThrough) {
+  auto replica = StartReplica();
+  EXPECT_EQ(Enqueue(*replica->engine, 250).size(), 250u);
+  size_t done = 0;
+  while (done < 250) {
+    auto claimed = Claim(*replica->engine, Call(100, absl::Seconds(2)));
+    ASSERT_TRUE(claimed.ok()) << claimed.status();
+    ASSERT_FALSE(claimed->jobs.empty());
+    for (const SettleAnswer& answer : Complete(*replica->engine, claimed->jobs)) EXPECT_TRUE(answer.status.ok()) << answer.status;
+    done += claimed->jobs.size();
+  }
+  EXPECT_EQ(Sql("select count(*) from tenure.history"), "250");
+  auto empty = Claim(*replica->engine, Call(1));
+  ASSERT_TRUE(empty.ok());
+  EXPECT_TRUE(empty->jobs.empty());
+}
+
+TEST_F(EngineTest, AParkedPollOfAQueueThatDoesNotExistIsWoken) {
+  auto replica = StartReplica();
+  auto polled = std::async(std::launch::async, [&] { return Claim(*replica->engine, Call(1, absl::Seconds(10), "later")); });
+  while (replica->engine->health().event_lag > absl::Seconds(5)) std::this_thread::yield();
+  Enqueue(*replica->engine, 1, "later");
+  auto claimed = polled.get();
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  EXPECT_EQ(claimed->jobs.size(), 1u);
+}
+
+TEST_F(EngineTest, AnotherReplicasEnqueueAndTheSqlFunctionWakeAParkedPollInTime) {
+  auto a = StartReplica("a");
+  auto b = StartReplica("b");
+  Enqueue(*a->engine, 1);
+  ASSERT_EQ(Claim(*b->engine, Call(5, absl::Seconds(5)))->jobs.size(), 1u);
+  for (int i = 0; i < 10; ++i) {
+    auto polled = std::async(std::launch::async, [&] { return Claim(*b->engine, Call(5, absl::Seconds(10))); });
+    const auto began = Clock::Real().Now();
+    if (i % 2 == 0) {
+      Enqueue(*a->engine, 1);
+    } else {
+      Sql("select tenure.enqueue('q', 'k', '{}')");
+    }
+    auto claimed = polled.get();
+    ASSERT_TRUE(claimed.ok()) << claimed.status();
+    EXPECT_EQ(claimed->jobs.size(), 1u);
+    EXPECT_LT(Clock::Real().Now() - began, std::chrono::milliseconds(1000));
+  }
+}
+
+TEST_F(EngineTest, AsManyJobsAsAskedForAndNoMore) {
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 100);
+  std::vector<std::future<absl::StatusOr<ClaimAnswer>>> polls;
+  for (int i = 0; i < 32; ++i) {
+    polls.push_back(std::async(std::launch::async, [&] { return Claim(*replica->engine, Call(1, absl::Seconds(5))); }));
+  }
+  std::set<int64_t> ids;
+  for (auto& poll : polls) {
+    auto answer = poll.get();
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    ASSERT_EQ(answer->jobs.size(), 1u);
+    EXPECT_TRUE(ids.insert(answer->jobs[0].job.id.seq).second);
+  }
+  EXPECT_EQ(Sql("select count(*) from tenure.job where state = 4"), "32");
+}
+
+TEST_F(EngineTest, ACallerThatHasGoneGetsNoLease) {
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 1);
+  Complete(*replica->engine, Claim(*replica->engine, Call(1, absl::Seconds(5)))->jobs);
+  std::promise<absl::Status> answered;
+  auto handle = replica->engine->Claim(Call(1, absl::Seconds(10)), In(20),
+                                       [&](absl::StatusOr<ClaimAnswer> answer) { answered.set_value(answer.status()); });
+  handle->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(answered.get_future().get()));
+  Enqueue(*replica->engine, 1);
+  auto claimed = Claim(*replica->engine, Call(1, absl::Seconds(5)));
+  ASSERT_EQ(claimed->jobs.size(), 1u);
+  EXPECT_EQ(claimed->jobs[0].token.number, 1);
+}
+
+TEST_F(EngineTest, AnExpiredLeaseRunsAgain) {
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 3);
+  ClaimCall call = Call(3, absl::Seconds(5));
+  call.lease = absl::Milliseconds(300);
+  auto first = Claim(*replica->engine, call);
+  ASSERT_EQ(first->jobs.size(), 3u);
+  size_t again = 0;
+  while (again < 3) {
+    auto second = Claim(*replica->engine, Call(3, absl::Seconds(10)));
+    ASSERT_TRUE(second.ok()) << second.status();
+    ASSERT_FALSE(second->jobs.empty());
+    again += second->jobs.size();
+    for (const auto& job : second->jobs) EXPECT_EQ(job.job.crashes, 1);
+  }
+  for (const SettleAnswer& answer : Complete(*replica->engine, first->jobs)) {
+    EXPECT_EQ(DetailsOf(answer.status).reason, "LEASE_LOST");
+  }
+}
+
+TEST_F(EngineTest, ACancelOnOneReplicaIsHeardOnAnother) {
+  auto a = StartReplica("a");
+  auto b = StartReplica("b");
+  const store::JobId id = Enqueue(*a->engine, 1)[0].id;
+  ASSERT_EQ(Claim(*a->engine, Call(1, absl::Seconds(5)))->jobs.size(), 1u);
+  auto heard = std::async(std::launch::async, [&] {
+    return Await<NoticesAnswer>([&](auto done) { b->engine->AwaitNotices("w", {}, absl::Seconds(10), In(20), done); });
+  });
+  auto cancelled = Await<std::vector<CancelAnswer>>([&](auto done) { a->engine->Cancel({id}, "stop", In(5), done); });
+  ASSERT_TRUE(cancelled.ok()) << cancelled.status();
+  auto notices = heard.get();
+  ASSERT_TRUE(notices.ok()) << notices.status();
+  ASSERT_EQ(notices->notices.size(), 1u);
+  EXPECT_EQ(notices->notices[0].job, id);
+  // What was seen is not told again.
+  auto again = Await<NoticesAnswer>(
+      [&](auto done) { b->engine->AwaitNotices("w", {notices->notices[0].id}, absl::ZeroDuration(), In(20), done); });
+  EXPECT_TRUE(again->notices.empty());
+}
+
+TEST_F(EngineTest, GetWaitsForTheOutcomeOnAnyReplica) {
+  auto a = StartReplica("a");
+  auto b = StartReplica("b");
+  const store::JobId id = Enqueue(*a->engine, 1)[0].id;
+  auto waiting = std::async(std::launch::async, [&] {
+    return Await<store::Job>([&](auto done) { b->engine->Get(id, absl::Seconds(10), In(20), done); });
+  });
+  Complete(*a->engine, Claim(*a->engine, Call(1, absl::Seconds(5)))->jobs);
+  auto job = waiting.get();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->state, store::JobState::kCompleted);
+  EXPECT_EQ(job->max_attempts, 20);
+}
+
+TEST_F(EngineTest, ARepeatedClaimGetsTheSameLeasesFromAnotherReplica) {
+  auto a = StartReplica("a");
+  auto b = StartReplica("b");
+  Enqueue(*a->engine, 2);
+  ClaimCall call = Call(2, absl::Seconds(5));
+  call.request_id = "r";
+  auto first = Claim(*a->engine, call);
+  ASSERT_EQ(first->jobs.size(), 2u);
+  auto second = Claim(*b->engine, call);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(second->replayed);
+  ASSERT_EQ(second->jobs.size(), 2u);
+  std::set<std::string> tokens{first->jobs[0].token.ToString(), first->jobs[1].token.ToString()};
+  EXPECT_TRUE(tokens.contains(second->jobs[0].token.ToString()));
+}
+
+TEST_F(EngineTest, AnApplicationsOpenTransactionDelaysNobodyElse) {
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 50);
+  auto claimed = Claim(*replica->engine, Call(50, absl::Seconds(5)));
+  ASSERT_EQ(claimed->jobs.size(), 50u);
+  auto app = store::postgres::Connection::Open(database_.url(), "app", absl::Seconds(5)).value();
+  store::postgres::Transaction tx(*app, {absl::Seconds(30)});
+  const std::string settle = absl::StrCat("select tenure.complete('", claimed->jobs[0].token.ToString(), "')");
+  ASSERT_TRUE(tx.Run(settle, store::postgres::Params()).ok());
+  std::vector<store::ExtendItem> items;
+  for (const auto& job : claimed->jobs) items.push_back({job.token, absl::Seconds(60), std::nullopt});
+  const std::vector<store::ExtendItem> rest(items.begin() + 1, items.end());
+  const auto began = Clock::Real().Now();
+  auto all = std::async(std::launch::async, [&] {
+    return Await<std::vector<ExtendAnswer>>([&](auto done) { replica->engine->Extend(items, In(10), done); });
+  });
+  auto others = Await<std::vector<ExtendAnswer>>([&](auto done) { replica->engine->Extend(rest, In(10), done); });
+  EXPECT_LT(Clock::Real().Now() - began, std::chrono::seconds(2));
+  for (const ExtendAnswer& answer : *others) EXPECT_TRUE(answer.status.ok()) << answer.status;
+  ASSERT_TRUE(tx.Commit().ok());
+  auto answers = all.get();
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  EXPECT_EQ(DetailsOf((*answers)[0].status).reason, "ALREADY_SETTLED");
+  for (size_t i = 1; i < answers->size(); ++i) EXPECT_TRUE((*answers)[i].status.ok()) << (*answers)[i].status;
+}
+
+TEST_F(EngineTest, PausedQueuesServeAgainAfterResume) {
+  auto a = StartReplica("a");
+  auto b = StartReplica("b");
+  Enqueue(*a->engine, 2);
+  ASSERT_TRUE(Await<QueueInfo>([&](auto done) { a->engine->SetPaused("q", true, done); }).ok());
+  EXPECT_TRUE(Claim(*b->engine, Call(5, absl::Milliseconds(200)))->jobs.empty());
+  auto polled = std::async(std::launch::async, [&] { return Claim(*b->engine, Call(5, absl::Seconds(10))); });
+  ASSERT_TRUE(Await<QueueInfo>([&](auto done) { a->engine->SetPaused("q", false, done); }).ok());
+  EXPECT_EQ(polled.get()->jobs.size(), 2u);
+}
+
+TEST_F(EngineTest, PrioritiesAndReservedSlots) {
+  auto replica = StartReplica();
+  store::NewJob high;
+  high.kind = "k";
+  high.priority = 5;
+  Enqueue(*replica->engine, 4);
+  ClaimCall call = Call(3, absl::Seconds(5));
+  call.reservations = {{5, 2}};
+  auto low = Claim(*replica->engine, call);
+  ASSERT_TRUE(low.ok()) << low.status();
+  EXPECT_EQ(low->jobs.size(), 1u);
+  Enqueue(*replica->engine, 4, "q", high);
+  auto reserved = Claim(*replica->engine, call);
+  ASSERT_EQ(reserved->jobs.size(), 3u);
+  EXPECT_EQ(reserved->jobs[0].job.priority, 5);
+  auto rest = Claim(*replica->engine, Call(10, absl::Seconds(5)));
+  ASSERT_EQ(rest->jobs.size(), 4u);
+  EXPECT_EQ(rest->jobs[0].job.priority, 5);
+  EXPECT_EQ(rest->jobs[3].job.priority, 0);
+}
+
+TEST_F(EngineTest, SeveralQueuesInStrictOrderAndByWeight) {
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 300, "a");
+  Enqueue(*replica->engine, 300, "b");
+  ClaimCall strict = Call(1, absl::Seconds(5));
+  strict.queues = {{"b", 1}, {"a", 1}};
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(replica->engine->QueueName(Claim(*replica->engine, strict)->jobs[0].job.id.queue), "b");
+  ClaimCall weighted = Call(1, absl::Seconds(5));
+  weighted.queues = {{"a", 1}, {"b", 3}};
+  weighted.weighted = true;
+  std::map<std::string, int> served;
+  for (int i = 0; i < 200; ++i) ++served[replica->engine->QueueName(Claim(*replica->engine, weighted)->jobs[0].job.id.queue)];
+  EXPECT_GT(served["b"], 120);
+  EXPECT_GT(served["a"], 20);
+}
+
+TEST_F(EngineTest, StopAnswersEveryone) {
+  auto replica = StartReplica();
+  std::vector<std::future<absl::StatusOr<ClaimAnswer>>> polls;
+  for (int i = 0; i < 20; ++i) {
+    polls.push_back(std::async(std::launch::async, [&] { return Claim(*replica->engine, Call(1, absl::Seconds(15))); }));
+  }
+  Enqueue(*replica->engine, 1);
+  while (Sql("select count(*) from tenure.job where state = 4") != "1") std::this_thread::yield();
+  replica->engine->Drain();
+  size_t jobs = 0;
+  for (auto& poll : polls) {
+    auto answer = poll.get();
+    if (answer.ok()) jobs += answer->jobs.size();
+  }
+  EXPECT_EQ(jobs, 1u);
+  EXPECT_EQ(DetailsOf(Claim(*replica->engine, Call(1)).status()).reason, "DRAINING");
+  replica->engine->Stop(In(5));
+}
+
+}  // namespace
+}  // namespace tenure::engine

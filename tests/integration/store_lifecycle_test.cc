@@ -1,0 +1,491 @@
+// The store's methods one by one on a real PostgreSQL: what each writes, answers and refuses.
+#include <algorithm>
+#include <set>
+
+#include "server/base/status.h"
+#include "tests/support/store_fixture.h"
+
+namespace tenure::store {
+namespace {
+
+using testing::StoreTest;
+
+class StoreLifecycleTest : public tenure::testing::StoreTest {
+ protected:
+  StoreLifecycleTest() {
+    queue_ = store_->EnsureQueue("q", true).value().id;
+    replica_ = store_->RegisterReplica("replica-1", "test").value();
+  }
+
+  NewJob Spec(std::string payload = "{}") {
+    NewJob job;
+    job.kind = "k";
+    job.payload = {std::move(payload), "application/json"};
+    return job;
+  }
+
+  std::vector<JobId> Enqueue(int n) {
+    std::vector<NewJob> jobs(static_cast<size_t>(n), Spec());
+    auto result = store_->Enqueue(queue_, jobs);
+    EXPECT_TRUE(result.ok()) << result.status();
+    std::vector<JobId> ids;
+    for (const EnqueueOutcome& outcome : result->jobs) ids.push_back(outcome.id);
+    return ids;
+  }
+
+  ClaimBatch Batch(int slots, absl::Duration lease = absl::Seconds(30), Key after = kLowestKey) {
+    ClaimBatch batch;
+    batch.queue = queue_;
+    batch.replica = replica_;
+    batch.ranges = {{0, after, kHighestKey}};
+    batch.workers = {"w"};
+    batch.slots.assign(static_cast<size_t>(slots), ClaimSlot{0, -1, lease});
+    return batch;
+  }
+
+  std::vector<ClaimedJob> Claim(int slots, absl::Duration lease = absl::Seconds(30)) {
+    auto result = store_->Claim(Batch(slots, lease));
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->jobs : std::vector<ClaimedJob>();
+  }
+
+  SettleOutcome Complete(const LeaseToken& token, std::optional<Payload> result = std::nullopt) {
+    const std::vector<CompleteItem> items{{token, std::move(result), {}}};
+    auto settled = store_->Complete(queue_, items);
+    EXPECT_TRUE(settled.ok()) << settled.status();
+    return settled->items[0];
+  }
+
+  TokenState Resolve(Verb verb, const LeaseToken& token) {
+    const std::vector<LeaseToken> tokens{token};
+    auto resolved = store_->ResolveTokens(queue_, verb, tokens);
+    EXPECT_TRUE(resolved.ok()) << resolved.status();
+    return (*resolved)[0].state;
+  }
+
+  int32_t queue_ = 0;
+  int32_t replica_ = 0;
+};
+
+TEST_F(StoreLifecycleTest, AJobGoesFromEnqueueToHistory) {
+  NewJob spec = Spec("{\"a\":1}");
+  spec.headers = {{"trace", "t-1"}};
+  spec.priority = 0;
+  spec.tenant = "acme";
+  const std::vector<NewJob> specs{spec};
+  auto enqueued = store_->Enqueue(queue_, specs);
+  ASSERT_TRUE(enqueued.ok()) << enqueued.status();
+  const JobId id = enqueued->jobs[0].id;
+  ASSERT_EQ(enqueued->ready.size(), 1u);
+  EXPECT_EQ(enqueued->ready[0].low, (Key{0, id.seq}));
+
+  auto claimed = Claim(5);
+  ASSERT_EQ(claimed.size(), 1u);
+  EXPECT_EQ(claimed[0].job.id, id);
+  EXPECT_EQ(claimed[0].job.attempt, 1);
+  EXPECT_EQ(claimed[0].job.payload.data, "{\"a\":1}");
+  EXPECT_EQ(claimed[0].job.headers.at("trace"), "t-1");
+  EXPECT_EQ(claimed[0].token.number, 1);
+
+  EXPECT_EQ(Complete(claimed[0].token, Payload{"done", "text/plain"}).state, TokenState::kWon);
+  auto job = store_->Get(id);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->state, JobState::kCompleted);
+  ASSERT_TRUE(job->result);
+  EXPECT_EQ(job->result->data, "done");
+  EXPECT_EQ(job->tenant, "acme");
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "0");
+}
+
+TEST_F(StoreLifecycleTest, AClaimReportsHowFarItRead) {
+  const auto ids = Enqueue(5);
+  auto first = store_->Claim(Batch(3));
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_EQ(first->jobs.size(), 3u);
+  EXPECT_FALSE(first->ranges[0].exhausted);
+  EXPECT_EQ(*first->ranges[0].last, (Key{0, ids[2].seq}));
+  auto second = store_->Claim(Batch(10, absl::Seconds(30), *first->ranges[0].last));
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->jobs.size(), 2u);
+  EXPECT_TRUE(second->ranges[0].exhausted);
+}
+
+TEST_F(StoreLifecycleTest, ARowLockedByAnotherIsReportedAsMissed) {
+  const auto ids = Enqueue(2);
+  tenure::testing::PostgresEnv::Get();
+  auto other = store::postgres::Connection::Open(database_.url(), "other", absl::Seconds(5)).value();
+  store::postgres::Transaction tx(*other, {});
+  const std::string lock = absl::StrCat("select 1 from tenure.job where id = ", ids[0].seq, " for update");
+  ASSERT_TRUE(tx.Run(lock, store::postgres::Params()).ok());
+  auto claimed = store_->Claim(Batch(5));
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  ASSERT_EQ(claimed->jobs.size(), 1u);
+  EXPECT_EQ(claimed->jobs[0].job.id, ids[1]);
+  EXPECT_EQ(claimed->missed, std::vector<int64_t>{ids[0].seq});
+  EXPECT_TRUE(tx.Commit().ok());
+  ClaimBatch again = Batch(1);
+  again.ranges.clear();
+  again.revisit = claimed->missed;
+  auto second = store_->Claim(again);
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_EQ(second->jobs.size(), 1u);
+  EXPECT_EQ(second->jobs[0].job.id, ids[0]);
+}
+
+TEST_F(StoreLifecycleTest, SettlesAreReplayedByTokenAndVerb) {
+  Enqueue(1);
+  const LeaseToken token = Claim(1)[0].token;
+  EXPECT_EQ(Complete(token).state, TokenState::kWon);
+  EXPECT_EQ(Complete(token).state, TokenState::kUnresolved);
+  EXPECT_EQ(Resolve(Verb::kComplete, token), TokenState::kReplayed);
+  EXPECT_EQ(Resolve(Verb::kFail, token), TokenState::kAlreadySettled);
+  LeaseToken forged = token;
+  forged.secret ^= 1;
+  EXPECT_EQ(Resolve(Verb::kComplete, forged), TokenState::kLeaseLost);
+}
+
+TEST_F(StoreLifecycleTest, AFailureBacksOffAndThenDiscards) {
+  NewJob spec = Spec();
+  spec.max_attempts = 2;
+  spec.backoff = Backoff{1000, 2, 1'000'000};
+  const std::vector<NewJob> specs{spec};
+  const JobId id = store_->Enqueue(queue_, specs)->jobs[0].id;
+  LeaseToken token = Claim(1)[0].token;
+  std::vector<FailItem> fails{{token, {"boom", "T", "trace"}, false, std::nullopt}};
+  auto failed = store_->Fail(queue_, fails);
+  ASSERT_TRUE(failed.ok()) << failed.status();
+  EXPECT_EQ(failed->items[0].state, TokenState::kWon);
+  EXPECT_EQ(failed->items[0].job_state, JobState::kScheduled);
+  EXPECT_EQ(Resolve(Verb::kFail, token), TokenState::kReplayed);
+  EXPECT_EQ(Resolve(Verb::kComplete, token), TokenState::kAlreadySettled);
+  ASSERT_EQ(store_->Retry(id, "")->id, id);
+  auto claimed = Claim(1);
+  ASSERT_EQ(claimed.size(), 1u);
+  EXPECT_EQ(claimed[0].job.failures, 1);
+  EXPECT_EQ(claimed[0].job.error->message, "boom");
+  fails[0].token = claimed[0].token;
+  failed = store_->Fail(queue_, fails);
+  ASSERT_TRUE(failed.ok()) << failed.status();
+  EXPECT_EQ(failed->items[0].job_state, JobState::kDiscarded);
+  EXPECT_EQ(Sql("select count(*) from tenure.dead_letter"), "1");
+  EXPECT_EQ(store_->Get(id)->state, JobState::kDiscarded);
+}
+
+TEST_F(StoreLifecycleTest, ReleaseAndSnoozeSpendNoBudget) {
+  const JobId id = Enqueue(1)[0];
+  std::vector<GiveBackItem> items{{Claim(1)[0].token, absl::ZeroDuration()}};
+  auto released = store_->GiveBack(queue_, Verb::kRelease, items);
+  ASSERT_TRUE(released.ok()) << released.status();
+  EXPECT_EQ(released->items[0].job_state, JobState::kReady);
+  ASSERT_EQ(released->ready.size(), 1u);
+  EXPECT_EQ(released->ready[0].low.id, id.seq);
+  items[0] = {Claim(1)[0].token, absl::Hours(1)};
+  auto snoozed = store_->GiveBack(queue_, Verb::kSnooze, items);
+  EXPECT_EQ(snoozed->items[0].job_state, JobState::kScheduled);
+  const Job job = *store_->Get(id);
+  EXPECT_EQ(job.releases, 1);
+  EXPECT_EQ(job.snoozes, 1);
+  EXPECT_EQ(job.failures, 0);
+  EXPECT_EQ(job.attempt, 2);
+}
+
+TEST_F(StoreLifecycleTest, ExtendMovesTheEndForwardOnly) {
+  Enqueue(1);
+  const ClaimedJob job = Claim(1, absl::Seconds(10))[0];
+  std::vector<ExtendItem> items{{job.token, absl::Seconds(60), std::nullopt}};
+  auto extended = store_->Extend(queue_, items);
+  ASSERT_TRUE(extended.ok()) << extended.status();
+  EXPECT_EQ((*extended)[0].state, TokenState::kWon);
+  EXPECT_GT((*extended)[0].remaining, absl::Seconds(55));
+  items[0].duration = absl::Seconds(1);
+  items[0].progress = Progress{0.5, "half"};
+  extended = store_->Extend(queue_, items);
+  EXPECT_GT((*extended)[0].remaining, absl::Seconds(50));
+  EXPECT_EQ(store_->Get(job.job.id)->progress->message, "half");
+  EXPECT_EQ(Complete(job.token).state, TokenState::kWon);
+  EXPECT_EQ((*store_->Extend(queue_, items))[0].state, TokenState::kUnresolved);
+}
+
+TEST_F(StoreLifecycleTest, CancelEndsEveryLiveStateAndTellsTheHolder) {
+  const auto ids = Enqueue(2);
+  const ClaimedJob held = Claim(1)[0];
+  const std::string before = store_->ReadStart()->snapshot;
+  auto cancelled = store_->Cancel(queue_, ids, "not needed");
+  ASSERT_TRUE(cancelled.ok()) << cancelled.status();
+  EXPECT_EQ(cancelled->items[0].state, CancelOutcome::State::kCancelled);
+  EXPECT_EQ(cancelled->items[0].previous, JobState::kLeased);
+  EXPECT_EQ(cancelled->items[1].previous, JobState::kReady);
+  EXPECT_EQ(Resolve(Verb::kComplete, held.token), TokenState::kCancelled);
+  auto events = store_->ReadEvents(before);
+  ASSERT_TRUE(events.ok()) << events.status();
+  ASSERT_EQ(events->notices.size(), 1u);
+  EXPECT_EQ(events->notices[0].worker, "w");
+  EXPECT_EQ(events->notices[0].reason, "not needed");
+  // Again: the same answer; and an unknown one is told apart.
+  std::vector<JobId> more{ids[0], {queue_, ids[0].day, 999'999}};
+  auto again = store_->Cancel(queue_, more, "");
+  EXPECT_EQ(again->items[0].state, CancelOutcome::State::kCancelled);
+  EXPECT_EQ(again->items[0].previous, JobState::kCancelled);
+  EXPECT_EQ(again->items[1].state, CancelOutcome::State::kNotFound);
+}
+
+TEST_F(StoreLifecycleTest, AnExpiredLeaseIsReapedOnceAndBurnsACrash) {
+  const JobId id = Enqueue(1)[0];
+  const ClaimedJob job = Claim(1, absl::Milliseconds(1))[0];
+  const std::vector<LeaseRef> refs{{queue_, id.seq, job.token.number}};
+  Sql("select pg_sleep(0.01)");
+  std::vector<ReadyRange> ready;
+  auto reaped = store_->Reap(queue_, refs, &ready);
+  ASSERT_TRUE(reaped.ok()) << reaped.status();
+  EXPECT_FALSE((*reaped)[0].remaining);
+  EXPECT_FALSE((*reaped)[0].gone);
+  ASSERT_EQ(ready.size(), 1u);
+  EXPECT_EQ(Resolve(Verb::kComplete, job.token), TokenState::kLeaseLost);
+  EXPECT_TRUE((*store_->Reap(queue_, refs, &ready))[0].gone);
+  EXPECT_EQ(store_->Get(id)->crashes, 1);
+}
+
+TEST_F(StoreLifecycleTest, TheCrashBudgetMakesADeadLetter) {
+  NewJob spec = Spec();
+  spec.crash_budget = 1;
+  const std::vector<NewJob> specs{spec};
+  const JobId id = store_->Enqueue(queue_, specs)->jobs[0].id;
+  const ClaimedJob job = Claim(1, absl::Milliseconds(1))[0];
+  Sql("select pg_sleep(0.01)");
+  const std::vector<LeaseRef> refs{{queue_, id.seq, job.token.number}};
+  std::vector<ReadyRange> ready;
+  EXPECT_TRUE((*store_->Reap(queue_, refs, &ready))[0].discarded);
+  EXPECT_EQ(store_->Get(id)->state, JobState::kDiscarded);
+  EXPECT_EQ(store_->Get(id)->error->type, "LeaseExpired");
+}
+
+TEST_F(StoreLifecycleTest, ALeaseThatRanOutInAnOutageIsForgiven) {
+  const JobId id = Enqueue(1)[0];
+  const ClaimedJob job = Claim(1, absl::Milliseconds(300))[0];
+  Sql("select pg_sleep(0.35)");
+  ASSERT_TRUE(store_->RecordOutage(absl::Milliseconds(250)).ok());
+  const std::vector<LeaseRef> refs{{queue_, id.seq, job.token.number}};
+  std::vector<ReadyRange> ready;
+  // A third of the lease more, for its worker to come back.
+  auto early = store_->Reap(queue_, refs, &ready);
+  ASSERT_TRUE((*early)[0].remaining);
+  Sql("select pg_sleep(0.12)");
+  auto late = store_->Reap(queue_, refs, &ready);
+  EXPECT_TRUE((*late)[0].forgiven);
+  EXPECT_EQ(store_->Get(id)->crashes, 0);
+}
+
+TEST_F(StoreLifecycleTest, IdempotencyKeysMakeOneJob) {
+  NewJob spec = Spec();
+  spec.idempotency_key = "a";
+  NewJob other = Spec("other");
+  other.idempotency_key = "a";
+  NewJob second = Spec();
+  second.idempotency_key = "b";
+  const std::vector<NewJob> batch{second, spec, spec, other};
+  auto first = store_->EnqueueKeyed(queue_, batch);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(first->jobs[0].status.ok());
+  EXPECT_FALSE(first->jobs[1].duplicate);
+  EXPECT_TRUE(first->jobs[2].duplicate);
+  EXPECT_EQ(first->jobs[2].id, first->jobs[1].id);
+  EXPECT_EQ(DetailsOf(first->jobs[3].status).reason, "IDEMPOTENCY_CONFLICT");
+  auto again = store_->EnqueueKeyed(queue_, batch);
+  EXPECT_TRUE(again->jobs[1].duplicate);
+  EXPECT_EQ(again->jobs[1].id, first->jobs[1].id);
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "2");
+}
+
+TEST_F(StoreLifecycleTest, AnUncommittedKeyHoldsOnlyItsOwnItem) {
+  auto other = store::postgres::Connection::Open(database_.url(), "other", absl::Seconds(5)).value();
+  store::postgres::Transaction tx(*other, {absl::Seconds(30)});
+  ASSERT_TRUE(tx.Run("select tenure.enqueue('q', 'k', '{}', idempotency_key => 'held')", store::postgres::Params()).ok());
+  std::vector<NewJob> batch;
+  for (const char* key : {"a", "b", "held", "z"}) {
+    batch.push_back(Spec());
+    batch.back().idempotency_key = key;
+  }
+  auto result = store_->EnqueueKeyed(queue_, batch);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->jobs[0].status.ok());
+  EXPECT_TRUE(result->jobs[1].status.ok());
+  EXPECT_EQ(DetailsOf(result->jobs[2].status).reason, "KEY_BUSY");
+  EXPECT_TRUE(result->jobs[3].status.ok());
+}
+
+TEST_F(StoreLifecycleTest, ARequestIdIsServedOnce) {
+  Enqueue(3);
+  ClaimBatch batch = Batch(2);
+  batch.requests = {{"r-1", absl::Seconds(30)}};
+  for (ClaimSlot& slot : batch.slots) slot.request = 0;
+  batch.slots.push_back({0, -1, absl::Seconds(30)});
+  auto first = store_->Claim(batch);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->jobs.size(), 3u);
+  auto found = store_->FindClaim("r-1");
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(found->has_value());
+  EXPECT_EQ((*found)->size(), 2u);
+  EXPECT_FALSE(store_->FindClaim("r-2")->has_value());
+  Enqueue(1);
+  auto again = store_->Claim(batch);
+  EXPECT_EQ(again->taken_requests, std::vector<int32_t>{0});
+  ASSERT_EQ(again->jobs.size(), 1u);
+  EXPECT_EQ(again->jobs[0].slot, 2);
+}
+
+TEST_F(StoreLifecycleTest, NamedClaimsTellWhoHolds) {
+  const auto ids = Enqueue(2);
+  const ClaimedJob held = Claim(1)[0];
+  std::vector<JobId> wanted{ids[0], ids[1], {queue_, ids[0].day, 999'999}};
+  auto outcomes = store_->ClaimNamed(queue_, replica_, "w2", absl::Seconds(30), "", wanted);
+  ASSERT_TRUE(outcomes.ok()) << outcomes.status();
+  const ErrorDetails refusal = DetailsOf((*outcomes)[0].refusal);
+  EXPECT_EQ(refusal.reason, "LEASE_HELD");
+  EXPECT_EQ(refusal.metadata.at("holder"), "w");
+  EXPECT_EQ(refusal.metadata.at("token_number"), "1");
+  ASSERT_TRUE((*outcomes)[1].job);
+  EXPECT_EQ((*outcomes)[1].job->job.lease->worker, "w2");
+  EXPECT_EQ(DetailsOf((*outcomes)[2].refusal).reason, "JOB_NOT_FOUND");
+}
+
+TEST_F(StoreLifecycleTest, LargePayloadsComeBackEqual) {
+  for (size_t size : {size_t{0}, size_t{1}, size_t{1000}, size_t{1001}, size_t{1 << 20}}) {
+    std::string payload(size, '\0');
+    for (size_t i = 0; i < size; ++i) payload[i] = static_cast<char>(i * 31);
+    const std::vector<NewJob> specs{Spec(payload)};
+    auto enqueued = store_->Enqueue(queue_, specs);
+    ASSERT_TRUE(enqueued.ok()) << enqueued.status();
+    auto claimed = Claim(1);
+    ASSERT_EQ(claimed.size(), 1u) << size;
+    EXPECT_TRUE(claimed[0].job.payload.data == payload) << size;
+    EXPECT_EQ(Complete(claimed[0].token).state, TokenState::kWon);
+    EXPECT_TRUE(store_->Get(enqueued->jobs[0].id)->payload.data == payload) << size;
+  }
+}
+
+TEST_F(StoreLifecycleTest, FollowUpsAreEnqueuedOnlyIfTheCompleteWins) {
+  Enqueue(1);
+  const LeaseToken token = Claim(1)[0].token;
+  const int32_t next = store_->EnsureQueue("next", true)->id;
+  std::vector<CompleteItem> items{{token, std::nullopt, {{next, Spec("1")}, {queue_, Spec("2")}, {next, Spec("3")}}}};
+  auto settled = store_->Complete(queue_, items);
+  ASSERT_TRUE(settled.ok()) << settled.status();
+  ASSERT_EQ(settled->items[0].follow_ups.size(), 3u);
+  EXPECT_EQ(store_->Get(settled->items[0].follow_ups[1])->payload.data, "2");
+  EXPECT_EQ(store_->Get(settled->items[0].follow_ups[2])->payload.data, "3");
+  EXPECT_EQ(settled->items[0].follow_ups[2].queue, next);
+  settled = store_->Complete(queue_, items);
+  EXPECT_EQ(settled->items[0].state, TokenState::kUnresolved);
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "3");
+}
+
+TEST_F(StoreLifecycleTest, TheSqlFunctionsWriteWhatTheRpcsWrite) {
+  const std::string id = Sql("select tenure.enqueue('q', 'k', '{\"n\": 1.0}', headers => '{\"h\":\"v\"}')");
+  auto claimed = Claim(1);
+  ASSERT_EQ(claimed.size(), 1u);
+  EXPECT_EQ(claimed[0].job.id.ToString(), id);
+  EXPECT_EQ(claimed[0].job.payload.data, "{\"n\": 1.0}");
+  EXPECT_EQ(claimed[0].job.headers.at("h"), "v");
+  EXPECT_EQ(Sql("select tenure.complete('" + claimed[0].token.ToString() + "', 'ok'::bytea)"), id);
+  Enqueue(1);
+  const LeaseToken token = Claim(1)[0].token;
+  EXPECT_EQ(Complete(token, Payload{"ok", "application/octet-stream"}).state, TokenState::kWon);
+  // The same columns are set, and the same verb is replayed.
+  EXPECT_EQ(Sql("select count(distinct (state, settled_verb, result, result_type, attempt, token)) from tenure.history"), "1");
+  EXPECT_EQ(Resolve(Verb::kComplete, claimed[0].token), TokenState::kReplayed);
+  EXPECT_EQ(Sql("select sum(leased)::text || ',' || sum(completed) from tenure.event"), "0,2");
+}
+
+TEST_F(StoreLifecycleTest, CountsFoldExactly) {
+  Enqueue(5);
+  auto claimed = Claim(3);
+  Complete(claimed[0].token);
+  std::vector<FailItem> fails{{claimed[1].token, {"x"}, false, std::nullopt}};
+  ASSERT_TRUE(store_->Fail(queue_, fails).ok());
+  auto fence = store_->AcquireLeader("stats", replica_, absl::Seconds(30));
+  ASSERT_TRUE(fence.ok() && fence->has_value()) << fence.status();
+  ASSERT_TRUE(store_->FoldStats(**fence).ok());
+  ASSERT_TRUE(store_->FoldStats(**fence).ok());
+  auto start = store_->ReadStart();
+  ASSERT_TRUE(start.ok()) << start.status();
+  const QueueCounts& counts = start->counts.at(queue_);
+  EXPECT_EQ(counts.enqueued, 5);
+  EXPECT_EQ(counts.ready, 2);
+  EXPECT_EQ(counts.leased, 1);
+  EXPECT_EQ(counts.scheduled, 1);
+  EXPECT_EQ(counts.completed, 1);
+  EXPECT_EQ(start->ready, (std::vector<std::pair<int32_t, int16_t>>{{queue_, 0}}));
+}
+
+TEST_F(StoreLifecycleTest, ALedWriteIsRefusedWhenTheTermIsOver) {
+  auto first = store_->AcquireLeader("promoter", replica_, absl::Milliseconds(1));
+  ASSERT_TRUE(first.ok() && first->has_value());
+  Sql("select pg_sleep(0.01)");
+  auto second = store_->AcquireLeader("promoter", replica_, absl::Seconds(30));
+  ASSERT_TRUE(second.ok() && second->has_value());
+  EXPECT_EQ((*second)->term, (*first)->term + 1);
+  NewJob spec = Spec();
+  spec.delay = absl::Milliseconds(1);
+  const std::vector<NewJob> specs{spec};
+  ASSERT_TRUE(store_->Enqueue(queue_, specs).ok());
+  Sql("select pg_sleep(0.01)");
+  EXPECT_EQ(store_->Promote(**first, absl::InfinitePast(), 100)->promoted, 0);
+  auto promoted = store_->Promote(**second, absl::InfinitePast(), 100);
+  ASSERT_TRUE(promoted.ok()) << promoted.status();
+  EXPECT_EQ(promoted->promoted, 1);
+  EXPECT_EQ(DetailsOf(store_->RenewLeader(**first, absl::Seconds(1))).reason, "TERM_OVER");
+}
+
+TEST_F(StoreLifecycleTest, JobsThatDidNotStartInTimeExpire) {
+  NewJob spec = Spec();
+  spec.ttl = absl::Milliseconds(1);
+  const std::vector<NewJob> specs{spec};
+  const JobId id = store_->Enqueue(queue_, specs)->jobs[0].id;
+  Sql("select pg_sleep(0.01)");
+  auto claimed = store_->Claim(Batch(1));
+  EXPECT_TRUE(claimed->jobs.empty());
+  EXPECT_TRUE(claimed->missed.empty());
+  auto fence = store_->AcquireLeader("lifecycle", replica_, absl::Seconds(30));
+  EXPECT_EQ(*store_->ExpireJobs(**fence, 10), 1);
+  EXPECT_EQ(store_->Get(id)->state, JobState::kExpired);
+}
+
+TEST_F(StoreLifecycleTest, ListPagesThroughLiveAndEnded) {
+  const auto ids = Enqueue(7);
+  for (const ClaimedJob& job : Claim(3)) Complete(job.token);
+  ListFilter filter;
+  filter.states = {JobState::kReady, JobState::kCompleted};
+  filter.page_size = 2;
+  std::set<int64_t> seen;
+  for (int pages = 0; pages < 20; ++pages) {
+    auto page = store_->List(filter);
+    ASSERT_TRUE(page.ok()) << page.status();
+    for (const Job& job : page->jobs) EXPECT_TRUE(seen.insert(job.id.seq).second);
+    filter.page_token = page->next_page_token;
+    if (filter.page_token.empty()) break;
+  }
+  EXPECT_EQ(seen.size(), 7u);
+}
+
+TEST_F(StoreLifecycleTest, AMissingPartitionIsMadeOnDemand) {
+  Enqueue(1);
+  const LeaseToken token = Claim(1)[0].token;
+  Sql("do $$ declare t text; begin for t in select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on "
+      "p.oid = i.inhparent where p.relname in ('history', 'payload', 'dead_letter') loop execute 'drop table tenure.' || t; end loop; end $$");
+  EXPECT_EQ(Complete(token).state, TokenState::kWon);
+  EXPECT_EQ(Sql("select count(*) from tenure.history"), "1");
+  const std::vector<NewJob> specs{Spec(std::string(5000, 'x'))};
+  EXPECT_TRUE(store_->Enqueue(queue_, specs).ok());
+}
+
+TEST_F(StoreLifecycleTest, PausedQueuesServeNoClaims) {
+  Enqueue(1);
+  ASSERT_TRUE(store_->SetPaused("q", true).ok());
+  EXPECT_TRUE(Claim(1).empty());
+  ASSERT_TRUE(store_->SetPaused("q", false).ok());
+  EXPECT_EQ(Claim(1).size(), 1u);
+}
+
+}  // namespace
+}  // namespace tenure::store

@@ -1,0 +1,46 @@
+#include "tests/support/store_fixture.h"
+
+#include <libpq-fe.h>
+
+#include "server/store/postgres/migrator.h"
+
+namespace tenure::testing {
+
+const std::string& MigratedTemplate() {
+  static const std::string* url = [] {
+    auto* made = new std::string(PostgresEnv::Get().CreateDatabase());
+    auto migrated = store::postgres::Migrator(*made).Up();
+    if (!migrated.ok()) {
+      ADD_FAILURE() << migrated.status();
+      std::abort();
+    }
+    return made;
+  }();
+  return *url;
+}
+
+StoreTest::StoreTest() : database_(MigratedTemplate()), store_(OpenStore()) {}
+
+std::unique_ptr<store::postgres::PostgresStore> StoreTest::OpenStore(int connections) {
+  store::postgres::PostgresOptions options;
+  options.url = database_.url();
+  options.connections = connections;
+  return store::postgres::PostgresStore::Open(options, metrics_);
+}
+
+std::string StoreTest::Sql(const std::string& sql) {
+  PGconn* pg = PQconnectdb(database_.url().c_str());
+  PGresult* result = PQexec(pg, sql.c_str());
+  std::string answer;
+  const ExecStatusType status = PQresultStatus(result);
+  if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+    ADD_FAILURE() << sql << ": " << PQerrorMessage(pg);
+  } else if (PQntuples(result) > 0 && !PQgetisnull(result, 0, 0)) {
+    answer = PQgetvalue(result, 0, 0);
+  }
+  PQclear(result);
+  PQfinish(pg);
+  return answer;
+}
+
+}  // namespace tenure::testing
