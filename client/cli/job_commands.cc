@@ -1,12 +1,9 @@
 // tenurectl job get|list|cancel|retry. Layer: client/cli. Not thread-safe.
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include "client/cli/options.h"
 #include "client/cli/output.h"
 #include "client/cli/values.h"
+#include "tenure/lease.h"
 
 namespace tenure::cli {
 namespace {
@@ -165,18 +163,12 @@ int Cancel(Context& context, const std::vector<std::string>& ids, const std::str
   });
 }
 
-std::string RandomRequestId() {
-  std::random_device random;
-  return absl::StrCat("tenurectl-", getpid(), "-", absl::Hex(random(), absl::kZeroPad8),
-                      absl::Hex(random(), absl::kZeroPad8));
-}
-
 int Retry(Context& context, const std::vector<std::string>& ids) {
   return InBatches(ids, [&](const std::vector<std::string>& batch) {
     v1::RetryRequest request;
     request.mutable_ids()->Add(batch.begin(), batch.end());
     // Makes the call safe to repeat, should its answer get lost.
-    request.set_request_id(RandomRequestId());
+    request.set_request_id(client::NewRequestId());
     const auto response = context.connection().Retry(request);
     if (!response.ok()) return context.Report(response.status());
     int exit_status = kExitDone;

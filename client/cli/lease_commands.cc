@@ -1,12 +1,8 @@
 // The lease primitives for scripts: claim, extend, complete, fail, release, snooze. Layer: client/cli. Not thread-safe.
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -17,6 +13,7 @@
 #include "client/cli/output.h"
 #include "client/cli/selection.h"
 #include "client/cli/values.h"
+#include "tenure/lease.h"
 
 namespace tenure::cli {
 namespace {
@@ -45,7 +42,7 @@ absl::Status MakeClaimRequest(const ClaimOptions& options, v1::ClaimRequest& req
     *request.add_queues() = *std::move(selection);
   }
   request.mutable_job_ids()->Add(options.jobs.begin(), options.jobs.end());
-  request.set_worker_id(options.worker_id.empty() ? DefaultWorkerId() : options.worker_id);
+  request.set_worker_id(options.worker_id.empty() ? client::NewWorkerId() : options.worker_id);
   request.set_order(options.order == "weighted" ? v1::QUEUE_ORDER_WEIGHTED : v1::QUEUE_ORDER_STRICT);
   request.set_max_jobs(options.max_jobs);
   request.set_request_id(options.request_id);

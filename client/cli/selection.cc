@@ -1,10 +1,5 @@
-// Queues and worker ids. Layer: client/cli. Thread-safe: values only.
+// Queues on the command line. Layer: client/cli. Thread-safe: values only.
 #include "client/cli/selection.h"
-
-#include <unistd.h>
-
-#include <array>
-#include <random>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -25,13 +20,6 @@ absl::StatusOr<v1::QueueSelection> ParseSelection(const std::string& text) {
   }
   if (selection.queue().empty()) return absl::InvalidArgumentError("the name of a queue must not be empty");
   return selection;
-}
-
-std::string DefaultWorkerId() {
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host = {"unknown-host"};
-  std::random_device random;
-  return absl::StrCat(host.data(), "-", getpid(), "-", absl::Hex(random(), absl::kZeroPad8));
 }
 
 }  // namespace tenure::cli

@@ -3,6 +3,7 @@
 // mutex.
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -157,7 +158,14 @@ int Work(Context& context, const WorkOptions& options) {
   for (const std::string& kind : options.kinds) pool.Handle(kind, handler);
   if (options.kinds.empty()) pool.HandleOther(handler);
   context.err() << "working as " << pool.worker_id() << "; Ctrl-C drains, a second one ends at once" << std::endl;
-  return ReportPool(context, pool.RunUntilSignal());
+  const int exit_status = ReportPool(context, pool.RunUntilSignal());
+  if (pool.Stats().abandoned > 0) {
+    // Threads of commands that not even SIGKILL could end still use what a return would destroy.
+    context.out().flush();
+    context.err().flush();
+    std::_Exit(exit_status);
+  }
+  return exit_status;
 }
 
 }  // namespace

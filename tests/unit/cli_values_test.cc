@@ -133,10 +133,5 @@ TEST(CliSelection, ReadsAWeight) {
   EXPECT_FALSE(ParseSelection("=3").ok());
 }
 
-TEST(CliSelection, NamesEachWorkerDifferently) {
-  EXPECT_NE(DefaultWorkerId(), DefaultWorkerId());
-  EXPECT_LE(DefaultWorkerId().size(), 255u);
-}
-
 }  // namespace
 }  // namespace tenure::cli
