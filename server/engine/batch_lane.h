@@ -1,9 +1,9 @@
 // Coalescing: what concurrent calls ask of one queue, gathered into one statement. Layer: engine. Thread-safe.
 //
-// Per queue one batch is under way at a time, and while it is the next one gathers; an idle lane starts at once, so that no wait is added.
-// Calls are served in the order in which they came; between queues the executor's order is the fairness: a queue with
-// more to do goes to the end of the line after each batch. A batch that ran into the statement's deadline is run again in halves, and the
-// lane grows back as batches succeed.
+// Per queue one batch is under way at a time, and while it is the next one gathers; an idle lane starts at once, so
+// that no wait is added. Calls are served in the order in which they came; between queues the executor's order is the
+// fairness: a queue with more to do goes to the end of the line after each batch. A batch that ran into the statement's
+// deadline is run again in halves, and the lane grows back as batches succeed.
 #pragma once
 
 #include <deque>
@@ -55,7 +55,8 @@ class BatchLane {
     if (done) {
       Metrics::Add(metrics_.shed, {{"what", verb_}});
       done(MakeError(absl::StatusCode::kResourceExhausted, "OVERLOADED",
-                     "the daemon has as much waiting as it takes; try again a little later", {}, absl::Milliseconds(200)));
+                     "the daemon has as much waiting as it takes; try again a little later", {},
+                     absl::Milliseconds(200)));
       return;
     }
     executor_.Post([this, queue] { Run(queue); });

@@ -26,10 +26,11 @@ struct ClaimDesk::Poll {
   Callback<ClaimAnswer> done;
   std::vector<int32_t> queues;  // Known ones, in the order in which to try them.
   std::set<std::string> unknown;
-  size_t next = 0;              // Index into queues: where it tries next.
-  int32_t in_line = 0;          // The queue in whose line or batch it is; 0: none.
+  size_t next = 0;      // Index into queues: where it tries next.
+  int32_t in_line = 0;  // The queue in whose line or batch it is; 0: none.
   bool in_flight = false;
-  std::vector<std::pair<Queue*, std::list<PollPtr>::iterator>> parked;  // Where it stands in each queue; empty: not parked.
+  std::vector<std::pair<Queue*, std::list<PollPtr>::iterator>>
+      parked;  // Where it stands in each queue; empty: not parked.
   bool is_parked = false;
   bool answered = false;
   bool cancelled = false;
@@ -62,9 +63,14 @@ class ClaimDesk::Handle : public PollHandle {
   PollPtr poll_;
 };
 
-ClaimDesk::ClaimDesk(store::Store& store, Executor& executor, Timers& timers, QueueDirectory& directory, Metrics& metrics,
-                     const Options& options, Hooks hooks)
-    : store_(store), executor_(executor), timers_(timers), directory_(directory), metrics_(metrics), options_(options),
+ClaimDesk::ClaimDesk(store::Store& store, Executor& executor, Timers& timers, QueueDirectory& directory,
+                     Metrics& metrics, const Options& options, Hooks hooks)
+    : store_(store),
+      executor_(executor),
+      timers_(timers),
+      directory_(directory),
+      metrics_(metrics),
+      options_(options),
       hooks_(std::move(hooks)) {}
 
 ClaimDesk::~ClaimDesk() = default;
@@ -86,8 +92,8 @@ std::shared_ptr<PollHandle> ClaimDesk::Claim(ClaimCall call, Deadline deadline, 
     std::lock_guard<std::mutex> lock(mu_);
     int& mine = polls_by_worker_[poll->call.worker];
     if (draining_) {
-      refused = MakeError(absl::StatusCode::kUnavailable, "DRAINING", "this replica is shutting down; claim from another one", {},
-                          absl::ZeroDuration());
+      refused = MakeError(absl::StatusCode::kUnavailable, "DRAINING",
+                          "this replica is shutting down; claim from another one", {}, absl::ZeroDuration());
     } else if (polls_.size() >= static_cast<size_t>(options_.max_polls) || mine >= options_.max_polls_per_worker) {
       refused = MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_POLLS",
                           mine >= options_.max_polls_per_worker
@@ -109,7 +115,8 @@ std::shared_ptr<PollHandle> ClaimDesk::Claim(ClaimCall call, Deadline deadline, 
   std::vector<std::string> names;
   names.reserve(poll->call.queues.size());
   for (const QueueShare& share : poll->call.queues) names.push_back(share.queue);
-  directory_.Resolve(std::move(names), /*create=*/false, [this, poll](QueueDirectory::Resolved resolved) { Begin(poll, std::move(resolved)); });
+  directory_.Resolve(std::move(names), /*create=*/false,
+                     [this, poll](QueueDirectory::Resolved resolved) { Begin(poll, std::move(resolved)); });
   return handle;
 }
 
@@ -118,11 +125,13 @@ void ClaimDesk::Begin(const PollPtr& poll, QueueDirectory::Resolved resolved) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (poll->answered) return;
-    // WEIGHTED: a random order in which heavier queues tend to come first (exponential keys), drawn anew for each poll, so that over
-    // many polls the queues share by weight.
+    // WEIGHTED: a random order in which heavier queues tend to come first (exponential keys), drawn anew for each poll,
+    // so that over many polls the queues share by weight.
     std::vector<std::pair<double, const QueueShare*>> order;
     for (const QueueShare& share : poll->call.queues) {
-      const double key = poll->call.weighted ? -std::log(absl::Uniform<double>(absl::IntervalOpenOpen, random_, 0, 1)) / share.weight : 0;
+      const double key = poll->call.weighted
+                             ? -std::log(absl::Uniform<double>(absl::IntervalOpenOpen, random_, 0, 1)) / share.weight
+                             : 0;
       order.emplace_back(key, &share);
     }
     if (poll->call.weighted) std::sort(order.begin(), order.end());
@@ -187,8 +196,8 @@ bool ClaimDesk::MaybeReady(const Queue& queue) const {
   return false;
 }
 
-// Puts a poll into the line of its next queue that may have something; parks it if none has. The queues before the next one are
-// looked at once more: they may have become ready while it stood in another's line.
+// Puts a poll into the line of its next queue that may have something; parks it if none has. The queues before the next
+// one are looked at once more: they may have become ready while it stood in another's line.
 void ClaimDesk::Place(const PollPtr& poll, Actions& actions) {
   if (poll->answered || poll->in_line != 0) return;
   const size_t count = poll->queues.size();
@@ -207,8 +216,8 @@ void ClaimDesk::Place(const PollPtr& poll, Actions& actions) {
   Park(poll, actions);
 }
 
-// The original of a repeated claim may have taken jobs whose answer was lost. Looked up only when there is nothing else to answer: where
-// there is, the claim itself finds the request id taken.
+// The original of a repeated claim may have taken jobs whose answer was lost. Looked up only when there is nothing else
+// to answer: where there is, the claim itself finds the request id taken.
 void ClaimDesk::LookUp(const PollPtr& poll) {
   poll->checked_replay = true;
   poll->looking_up = true;
@@ -251,7 +260,11 @@ void ClaimDesk::Answer(const PollPtr& poll, absl::StatusOr<ClaimAnswer> answer, 
   if (auto mine = polls_by_worker_.find(poll->call.worker); mine != polls_by_worker_.end() && --mine->second <= 0) {
     polls_by_worker_.erase(mine);
   }
-  const char* outcome = poll->cancelled ? "cancelled" : !answer.ok() ? "error" : answer->replayed ? "replayed" : answer->jobs.empty() ? "empty" : "jobs";
+  const char* outcome = poll->cancelled        ? "cancelled"
+                        : !answer.ok()         ? "error"
+                        : answer->replayed     ? "replayed"
+                        : answer->jobs.empty() ? "empty"
+                                               : "jobs";
   actions.push_back([this, poll, outcome, answer = std::move(answer)]() mutable {
     if (poll->timer != 0) timers_.Cancel(poll->timer);
     Metrics::Add(metrics_.claims, {{"outcome", outcome}});
@@ -325,8 +338,8 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
   batch->claim.replica = hooks_.replica();
   batch->claim.max_bytes = 64 << 20;
   std::unordered_map<std::string, int32_t> workers;
-  // Polls with reservations offer their kept slots to high priorities only: such a poll has a batch of its own, for all its slots while
-  // something of high priority is ready, else for those that are free to all.
+  // Polls with reservations offer their kept slots to high priorities only: such a poll has a batch of its own, for all
+  // its slots while something of high priority is ready, else for those that are free to all.
   std::deque<PollPtr> skipped;
   while (!queue.line.empty() && batch->claim.slots.size() < static_cast<size_t>(options_.max_batch_items)) {
     PollPtr poll = queue.line.front();
@@ -378,8 +391,10 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
     // Half the slots at most: rows that stay locked must not keep the others from being served.
     const size_t some = std::min(queue.revisit.size(), std::max<size_t>(1, batch->claim.slots.size() / 2));
     batch->claim.revisit.assign(queue.revisit.begin(), queue.revisit.begin() + static_cast<std::ptrdiff_t>(some));
-    if (batch->claim.slots.size() == 1 && !batch->claim.ranges.empty() && absl::Bernoulli(random_, 0.5)) batch->claim.revisit.clear();
-    queue.revisit.erase(queue.revisit.begin(), queue.revisit.begin() + static_cast<std::ptrdiff_t>(batch->claim.revisit.size()));
+    if (batch->claim.slots.size() == 1 && !batch->claim.ranges.empty() && absl::Bernoulli(random_, 0.5))
+      batch->claim.revisit.clear();
+    queue.revisit.erase(queue.revisit.begin(),
+                        queue.revisit.begin() + static_cast<std::ptrdiff_t>(batch->claim.revisit.size()));
   }
   queue.in_flight = true;
   actions.push_back([this, id = queue.id, batch] { executor_.Post([this, id, batch] { RunBatch(id, batch); }); });
@@ -395,8 +410,9 @@ void ClaimDesk::RunBatch(int32_t queue, std::shared_ptr<Batch> batch) {
   }
   metrics_.batch_items.Add({{"verb", "claim"}}, ItemBuckets()).Observe(static_cast<double>(batch->claim.slots.size()));
   const Clock::TimePoint sent = timers_.clock().Now();
-  absl::StatusOr<store::ClaimResult> result = batch->claim.slots.empty() ? absl::StatusOr<store::ClaimResult>(absl::CancelledError())
-                                                                         : store_.Claim(batch->claim);
+  absl::StatusOr<store::ClaimResult> result = batch->claim.slots.empty()
+                                                  ? absl::StatusOr<store::ClaimResult>(absl::CancelledError())
+                                                  : store_.Claim(batch->claim);
   if (result.ok()) hooks_.granted(result->jobs, sent);
   FinishBatch(queue, *batch, std::move(result));
 }
@@ -451,10 +467,11 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
       const PollPtr& poll = batch.offered[i].poll;
       poll->in_flight = false;
       poll->in_line = 0;
-      const bool replay = ok && !poll->call.request_id.empty() &&
-                          std::any_of(result->taken_requests.begin(), result->taken_requests.end(), [&](int32_t request) {
-                            return batch.claim.requests[static_cast<size_t>(request)].request_id == poll->call.request_id;
-                          });
+      const bool replay =
+          ok && !poll->call.request_id.empty() &&
+          std::any_of(result->taken_requests.begin(), result->taken_requests.end(), [&](int32_t request) {
+            return batch.claim.requests[static_cast<size_t>(request)].request_id == poll->call.request_id;
+          });
       if (replay) {
         LookUp(poll);
         Park(poll, actions);
@@ -483,8 +500,8 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
   Run(actions);
 }
 
-// Lets parked polls of the queue try again, as many as `jobs` can serve. One that finds something in another queue of its own
-// does not count.
+// Lets parked polls of the queue try again, as many as `jobs` can serve. One that finds something in another queue of
+// its own does not count.
 void ClaimDesk::WakeParked(Queue& queue, int64_t jobs, Actions& actions) {
   for (size_t left = queue.parked.size(); left > 0 && jobs > 0 && !queue.parked.empty() && MaybeReady(queue); --left) {
     PollPtr poll = queue.parked.front();

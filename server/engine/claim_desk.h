@@ -1,12 +1,13 @@
 // The claim desk: long polls that want jobs, and the claims that serve them. Layer: engine. Thread-safe.
 //
-// A poll stands in at most one queue's line (it wants a claim there now), or is parked in all its queues (none had anything). Per queue
-// one claim is in flight at a time, for as many polls of its line as fit in a batch; each gets what fell into its slots and is
-// answered at once if that is at least one job, else it goes on to its next queue, or parks. What becomes ready wakes as many parked
-// polls as there are jobs, no more; a claim that leaves something behind wakes the next.
+// A poll stands in at most one queue's line (it wants a claim there now), or is parked in all its queues (none had
+// anything). Per queue one claim is in flight at a time, for as many polls of its line as fit in a batch; each gets
+// what fell into its slots and is answered at once if that is at least one job, else it goes on to its next queue, or
+// parks. What becomes ready wakes as many parked polls as there are jobs, no more; a claim that leaves something behind
+// wakes the next.
 //
-// Where claims read is ReadyCursor's business; rows that a claim saw and did not get are looked at again by id until they are
-// gone, since their holder may roll back.
+// Where claims read is ReadyCursor's business; rows that a claim saw and did not get are looked at again by id until
+// they are gone, since their holder may roll back.
 #pragma once
 
 #include <deque>

@@ -1,12 +1,14 @@
-// The engine: what the RPCs ask for, turned into few, large transactions. Policy lives here (batching, long polls, cursors,
-// waiting, shedding, watching leases); SQL lives in the store, protobuf in rpc/.
+// The engine: what the RPCs ask for, turned into few, large transactions. Policy lives here (batching, long polls,
+// cursors, waiting, shedding, watching leases); SQL lives in the store, protobuf in rpc/.
 //
-// Layer: engine (knows store's interface, not its implementation). Thread-safe. Every call is asynchronous: it returns at once and
-// runs its callback exactly once, on a thread of the engine's pool or on the calling thread; callbacks must not block.
+// Layer: engine (knows store's interface, not its implementation). Thread-safe. Every call is asynchronous: it returns
+// at once and runs its callback exactly once, on a thread of the engine's pool or on the calling thread; callbacks must
+// not block.
 //
-// How a call flows: queue names are resolved (QueueDirectory) -> items gather per (queue, verb) while that lane's batch is in
-// flight (BatchLane) -> one store call -> what was locked goes to the slow lane (retried apart until the caller's deadline), what is
-// unresolved is looked up by a second statement -> per-item results. Claims go through the ClaimDesk (parked polls, cursors).
+// How a call flows: queue names are resolved (QueueDirectory) -> items gather per (queue, verb) while that lane's batch
+// is in flight (BatchLane) -> one store call -> what was locked goes to the slow lane (retried apart until the caller's
+// deadline), what is unresolved is looked up by a second statement -> per-item results. Claims go through the ClaimDesk
+// (parked polls, cursors).
 #pragma once
 
 #include <functional>
@@ -28,14 +30,14 @@ template <typename T>
 using Callback = std::function<void(absl::StatusOr<T>)>;
 
 struct Options {
-  std::string replica_name;              // host-pid-random.
+  std::string replica_name;  // host-pid-random.
   std::string version;
-  int database_threads = 4;              // Transactions under way at once; each has a connection.
-  bool create_queues = true;             // Enqueue makes queues that do not exist.
-  int max_batch_items = 1000;            // Items per coalesced statement.
-  int64_t max_batch_bytes = 4 << 20;     // Payload bytes per coalesced statement.
-  int64_t max_waiting_items = 200'000;   // Per verb; beyond it RESOURCE_EXHAUSTED / OVERLOADED.
-  int max_polls = 20'000;                // Parked long polls in all; beyond it RESOURCE_EXHAUSTED / TOO_MANY_POLLS.
+  int database_threads = 4;             // Transactions under way at once; each has a connection.
+  bool create_queues = true;            // Enqueue makes queues that do not exist.
+  int max_batch_items = 1000;           // Items per coalesced statement.
+  int64_t max_batch_bytes = 4 << 20;    // Payload bytes per coalesced statement.
+  int64_t max_waiting_items = 200'000;  // Per verb; beyond it RESOURCE_EXHAUSTED / OVERLOADED.
+  int max_polls = 20'000;               // Parked long polls in all; beyond it RESOURCE_EXHAUSTED / TOO_MANY_POLLS.
   int max_polls_per_worker = 64;
   absl::Duration event_interval = absl::Milliseconds(50);
   absl::Duration heartbeat_interval = absl::Seconds(3);
@@ -90,7 +92,8 @@ struct CompleteItem {
   std::vector<EnqueueItem> follow_ups;
 };
 
-// One item's answer: `status` carries the reason (LEASE_LOST, JOB_CANCELLED, ALREADY_SETTLED, JOB_NOT_FOUND, JOB_LOCKED).
+// One item's answer: `status` carries the reason (LEASE_LOST, JOB_CANCELLED, ALREADY_SETTLED, JOB_NOT_FOUND,
+// JOB_LOCKED).
 struct SettleAnswer {
   absl::Status status;
   store::JobState state = store::JobState::kCompleted;
@@ -124,13 +127,13 @@ struct NoticesAnswer {
 // How the engine fares, for /readyz.
 struct Health {
   bool database_ok = false;
-  std::string database_error;        // Why not.
+  std::string database_error;  // Why not.
   bool draining = false;
-  absl::Duration event_lag;          // Since events were last read.
+  absl::Duration event_lag;  // Since events were last read.
 };
 
-// A long poll under way. Cancel it when its caller has gone: a parked one leaves at once; one whose claim is in flight gives back
-// what it gets, unless it has a request id. Destroying the handle does nothing.
+// A long poll under way. Cancel it when its caller has gone: a parked one leaves at once; one whose claim is in flight
+// gives back what it gets, unless it has a request id. Destroying the handle does nothing.
 class PollHandle {
  public:
   virtual ~PollHandle() = default;
@@ -146,25 +149,35 @@ class Engine {
   virtual void Start() = 0;
   // Parked polls are answered (empty; notices with draining), new claims get UNAVAILABLE / DRAINING, the rest goes on.
   virtual void Drain() = 0;
-  // Finishes what is in flight or waiting for its batch, up to `deadline`, then answers the rest UNAVAILABLE; releases the
-  // replica's row. No call may follow.
+  // Finishes what is in flight or waiting for its batch, up to `deadline`, then answers the rest UNAVAILABLE; releases
+  // the replica's row. No call may follow.
   virtual void Stop(Deadline deadline) = 0;
 
-  virtual void Enqueue(std::vector<EnqueueItem> items, Deadline deadline, Callback<std::vector<store::EnqueueOutcome>> done) = 0;
+  virtual void Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
+                       Callback<std::vector<store::EnqueueOutcome>> done) = 0;
   // `wait` zero: at once. Otherwise answers when the job has ended, or with the job as it stands when `wait` is over.
-  virtual std::shared_ptr<PollHandle> Get(const store::JobId& id, absl::Duration wait, Deadline deadline, Callback<store::Job> done) = 0;
+  virtual std::shared_ptr<PollHandle> Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
+                                          Callback<store::Job> done) = 0;
   // `queue` (if not empty) overrides filter.queue; QUEUE_NOT_FOUND if it does not exist.
   virtual void List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) = 0;
-  virtual void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline, Callback<std::vector<CancelAnswer>> done) = 0;
-  virtual void Retry(std::vector<store::JobId> ids, std::string request_id, Callback<std::vector<store::RetryOutcome>> done) = 0;
+  virtual void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline,
+                      Callback<std::vector<CancelAnswer>> done) = 0;
+  virtual void Retry(std::vector<store::JobId> ids, std::string request_id,
+                     Callback<std::vector<store::RetryOutcome>> done) = 0;
 
   virtual std::shared_ptr<PollHandle> Claim(ClaimCall call, Deadline deadline, Callback<ClaimAnswer> done) = 0;
-  virtual void ClaimNamed(NamedClaimCall call, Deadline deadline, Callback<std::vector<store::NamedClaimOutcome>> done) = 0;
-  virtual void Extend(std::vector<store::ExtendItem> items, Deadline deadline, Callback<std::vector<ExtendAnswer>> done) = 0;
-  virtual void Complete(std::vector<CompleteItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) = 0;
-  virtual void Fail(std::vector<store::FailItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) = 0;
-  virtual void Release(std::vector<store::GiveBackItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) = 0;
-  virtual void Snooze(std::vector<store::GiveBackItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) = 0;
+  virtual void ClaimNamed(NamedClaimCall call, Deadline deadline,
+                          Callback<std::vector<store::NamedClaimOutcome>> done) = 0;
+  virtual void Extend(std::vector<store::ExtendItem> items, Deadline deadline,
+                      Callback<std::vector<ExtendAnswer>> done) = 0;
+  virtual void Complete(std::vector<CompleteItem> items, Deadline deadline,
+                        Callback<std::vector<SettleAnswer>> done) = 0;
+  virtual void Fail(std::vector<store::FailItem> items, Deadline deadline,
+                    Callback<std::vector<SettleAnswer>> done) = 0;
+  virtual void Release(std::vector<store::GiveBackItem> items, Deadline deadline,
+                       Callback<std::vector<SettleAnswer>> done) = 0;
+  virtual void Snooze(std::vector<store::GiveBackItem> items, Deadline deadline,
+                      Callback<std::vector<SettleAnswer>> done) = 0;
   // Notices for `worker` that are not in `seen`, at most a minute old.
   virtual std::shared_ptr<PollHandle> AwaitNotices(std::string worker, std::vector<int64_t> seen, absl::Duration wait,
                                                    Deadline deadline, Callback<NoticesAnswer> done) = 0;
@@ -172,10 +185,12 @@ class Engine {
   virtual void Undeliverable(ClaimAnswer answer) = 0;
 
   virtual void CreateQueue(std::string name, store::QueueSettings settings, bool paused, Callback<QueueInfo> done) = 0;
-  virtual void UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields, Callback<QueueInfo> done) = 0;
+  virtual void UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields,
+                           Callback<QueueInfo> done) = 0;
   virtual void SetPaused(std::string name, bool paused, Callback<QueueInfo> done) = 0;
   virtual void GetQueue(std::string name, Callback<QueueInfo> done) = 0;
-  virtual void ListQueues(std::string after_name, std::string prefix, int limit, Callback<std::vector<QueueInfo>> done) = 0;
+  virtual void ListQueues(std::string after_name, std::string prefix, int limit,
+                          Callback<std::vector<QueueInfo>> done) = 0;
 
   virtual void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) = 0;
   virtual void ListReplicas(Callback<std::vector<store::ReplicaRow>> done) = 0;

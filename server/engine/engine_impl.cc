@@ -10,7 +10,8 @@ namespace tenure::engine {
 namespace {
 
 LaneLimits LimitsOf(const Options& options) {
-  return {static_cast<size_t>(options.max_batch_items), options.max_batch_bytes, static_cast<size_t>(options.max_waiting_items)};
+  return {static_cast<size_t>(options.max_batch_items), options.max_batch_bytes,
+          static_cast<size_t>(options.max_waiting_items)};
 }
 
 }  // namespace
@@ -32,7 +33,9 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
       waiters_(store, executor_, timers_, options_),
       desk_(store, executor_, timers_, directory_, metrics, options_,
             {[this](const std::vector<store::ClaimedJob>& jobs, Clock::TimePoint sent) { Granted(jobs, sent); },
-             [this](std::vector<store::ClaimedJob> jobs) { Undeliverable({std::move(jobs), false}); },
+             [this](std::vector<store::ClaimedJob> jobs) {
+               Undeliverable({std::move(jobs), false});
+             },
              [this] { return replica_.load(); },
              [this](const std::string& worker, const std::vector<QueueShare>& queues) {
                std::vector<std::string> names;
@@ -40,14 +43,18 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
                std::lock_guard<std::mutex> lock(mu_);
                seen_workers_[worker] = std::move(names);
              }}),
-      enqueue_lane_("enqueue", executor_, metrics, LimitsOf(options_),
-                    [this](int32_t queue, std::span<const store::NewJob> items) { return FlushEnqueue(queue, items, false); }),
-      keyed_lane_("enqueue_keyed", executor_, metrics, LimitsOf(options_),
-                  [this](int32_t queue, std::span<const store::NewJob> items) { return FlushEnqueue(queue, items, true); }),
-      extend_lane_("extend", executor_, metrics, LimitsOf(options_),
-                   [this](int32_t queue, std::span<const store::ExtendItem> items) { return FlushExtend(queue, items); }),
-      complete_lane_("complete", executor_, metrics, LimitsOf(options_),
-                     [this](int32_t queue, std::span<const store::CompleteItem> items) { return FlushComplete(queue, items); }),
+      enqueue_lane_(
+          "enqueue", executor_, metrics, LimitsOf(options_),
+          [this](int32_t queue, std::span<const store::NewJob> items) { return FlushEnqueue(queue, items, false); }),
+      keyed_lane_(
+          "enqueue_keyed", executor_, metrics, LimitsOf(options_),
+          [this](int32_t queue, std::span<const store::NewJob> items) { return FlushEnqueue(queue, items, true); }),
+      extend_lane_(
+          "extend", executor_, metrics, LimitsOf(options_),
+          [this](int32_t queue, std::span<const store::ExtendItem> items) { return FlushExtend(queue, items); }),
+      complete_lane_(
+          "complete", executor_, metrics, LimitsOf(options_),
+          [this](int32_t queue, std::span<const store::CompleteItem> items) { return FlushComplete(queue, items); }),
       fail_lane_("fail", executor_, metrics, LimitsOf(options_),
                  [this](int32_t queue, std::span<const store::FailItem> items) { return FlushFail(queue, items); }),
       release_lane_("release", executor_, metrics, LimitsOf(options_),
@@ -140,7 +147,8 @@ absl::Status EngineImpl::KnowQueues(std::span<store::Job* const> jobs) {
   return absl::OkStatus();
 }
 
-std::shared_ptr<PollHandle> EngineImpl::Get(const store::JobId& id, absl::Duration wait, Deadline deadline, Callback<store::Job> done) {
+std::shared_ptr<PollHandle> EngineImpl::Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
+                                            Callback<store::Job> done) {
   auto finish = [this, done = Tracked(std::move(done))](absl::StatusOr<store::Job> job) {
     if (job.ok()) {
       store::Job* one = &*job;
@@ -154,24 +162,26 @@ std::shared_ptr<PollHandle> EngineImpl::Get(const store::JobId& id, absl::Durati
 }
 
 void EngineImpl::List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) {
-  executor_.Post([this, queue = std::move(queue), filter = std::move(filter), done = Tracked(std::move(done))]() mutable {
-    if (!queue.empty()) {
-      auto row = store_.EnsureQueue(queue, /*create=*/false);
-      if (!row.ok()) return done(row.status());
-      directory_.Learn(*row);
-      filter.queue = row->id;
-    }
-    auto page = store_.List(filter);
-    if (page.ok()) {
-      std::vector<store::Job*> jobs;
-      for (store::Job& job : page->jobs) jobs.push_back(&job);
-      if (absl::Status known = KnowQueues(jobs); !known.ok()) return done(known);
-    }
-    done(std::move(page));
-  });
+  executor_.Post(
+      [this, queue = std::move(queue), filter = std::move(filter), done = Tracked(std::move(done))]() mutable {
+        if (!queue.empty()) {
+          auto row = store_.EnsureQueue(queue, /*create=*/false);
+          if (!row.ok()) return done(row.status());
+          directory_.Learn(*row);
+          filter.queue = row->id;
+        }
+        auto page = store_.List(filter);
+        if (page.ok()) {
+          std::vector<store::Job*> jobs;
+          for (store::Job& job : page->jobs) jobs.push_back(&job);
+          if (absl::Status known = KnowQueues(jobs); !known.ok()) return done(known);
+        }
+        done(std::move(page));
+      });
 }
 
-void EngineImpl::Retry(std::vector<store::JobId> ids, std::string request_id, Callback<std::vector<store::RetryOutcome>> done) {
+void EngineImpl::Retry(std::vector<store::JobId> ids, std::string request_id,
+                       Callback<std::vector<store::RetryOutcome>> done) {
   executor_.Post([this, ids = std::move(ids), request_id = std::move(request_id), done = Tracked(std::move(done))] {
     std::vector<store::RetryOutcome> outcomes;
     for (const store::JobId& id : ids) {
@@ -185,8 +195,9 @@ void EngineImpl::Retry(std::vector<store::JobId> ids, std::string request_id, Ca
 
 std::shared_ptr<PollHandle> EngineImpl::AwaitNotices(std::string worker, std::vector<int64_t> seen, absl::Duration wait,
                                                      Deadline deadline, Callback<NoticesAnswer> done) {
-  return notices_.Await(std::move(worker), std::move(seen), wait, deadline,
-                        [done = Tracked(std::move(done))](absl::StatusOr<NoticesAnswer> answer) { done(std::move(answer)); });
+  return notices_.Await(
+      std::move(worker), std::move(seen), wait, deadline,
+      [done = Tracked(std::move(done))](absl::StatusOr<NoticesAnswer> answer) { done(std::move(answer)); });
 }
 
 QueueInfo EngineImpl::InfoOf(const store::Queue& queue) const {
@@ -194,7 +205,8 @@ QueueInfo EngineImpl::InfoOf(const store::Queue& queue) const {
   info.queue = queue;
   std::lock_guard<std::mutex> lock(mu_);
   if (auto counts = counts_.find(queue.id); counts != counts_.end()) info.counts = counts->second;
-  if (auto oldest = oldest_.find(queue.id); oldest != oldest_.end() && info.counts.ready > 0) info.oldest_ready = oldest->second;
+  if (auto oldest = oldest_.find(queue.id); oldest != oldest_.end() && info.counts.ready > 0)
+    info.oldest_ready = oldest->second;
   return info;
 }
 
@@ -205,36 +217,41 @@ absl::StatusOr<QueueInfo> EngineImpl::Learned(absl::StatusOr<store::Queue> queue
 }
 
 void EngineImpl::CreateQueue(std::string name, store::QueueSettings settings, bool paused, Callback<QueueInfo> done) {
-  executor_.Post([this, name = std::move(name), settings = std::move(settings), paused, done = Tracked(std::move(done))] {
-    done(Learned(store_.CreateQueue(name, settings, paused)));
-  });
+  executor_.Post([this, name = std::move(name), settings = std::move(settings), paused,
+                  done = Tracked(std::move(done))] { done(Learned(store_.CreateQueue(name, settings, paused))); });
 }
 
-void EngineImpl::UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields, Callback<QueueInfo> done) {
-  executor_.Post([this, name = std::move(name), settings = std::move(settings), fields = std::move(fields), done = Tracked(std::move(done))] {
-    done(Learned(store_.UpdateQueue(name, settings, fields)));
-  });
+void EngineImpl::UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields,
+                             Callback<QueueInfo> done) {
+  executor_.Post([this, name = std::move(name), settings = std::move(settings), fields = std::move(fields),
+                  done = Tracked(std::move(done))] { done(Learned(store_.UpdateQueue(name, settings, fields))); });
 }
 
 void EngineImpl::SetPaused(std::string name, bool paused, Callback<QueueInfo> done) {
-  executor_.Post([this, name = std::move(name), paused, done = Tracked(std::move(done))] { done(Learned(store_.SetPaused(name, paused))); });
+  executor_.Post([this, name = std::move(name), paused, done = Tracked(std::move(done))] {
+    done(Learned(store_.SetPaused(name, paused)));
+  });
 }
 
 void EngineImpl::GetQueue(std::string name, Callback<QueueInfo> done) {
-  executor_.Post([this, name = std::move(name), done = Tracked(std::move(done))] { done(Learned(store_.EnsureQueue(name, /*create=*/false))); });
+  executor_.Post([this, name = std::move(name), done = Tracked(std::move(done))] {
+    done(Learned(store_.EnsureQueue(name, /*create=*/false)));
+  });
 }
 
-void EngineImpl::ListQueues(std::string after_name, std::string prefix, int limit, Callback<std::vector<QueueInfo>> done) {
-  executor_.Post([this, after_name = std::move(after_name), prefix = std::move(prefix), limit, done = Tracked(std::move(done))] {
-    auto queues = store_.ListQueues(after_name, prefix, limit);
-    if (!queues.ok()) return done(queues.status());
-    std::vector<QueueInfo> infos;
-    for (const store::Queue& queue : *queues) {
-      directory_.Learn(queue);
-      infos.push_back(InfoOf(queue));
-    }
-    done(std::move(infos));
-  });
+void EngineImpl::ListQueues(std::string after_name, std::string prefix, int limit,
+                            Callback<std::vector<QueueInfo>> done) {
+  executor_.Post(
+      [this, after_name = std::move(after_name), prefix = std::move(prefix), limit, done = Tracked(std::move(done))] {
+        auto queues = store_.ListQueues(after_name, prefix, limit);
+        if (!queues.ok()) return done(queues.status());
+        std::vector<QueueInfo> infos;
+        for (const store::Queue& queue : *queues) {
+          directory_.Learn(queue);
+          infos.push_back(InfoOf(queue));
+        }
+        done(std::move(infos));
+      });
 }
 
 void EngineImpl::ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) {

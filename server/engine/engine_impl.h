@@ -1,6 +1,7 @@
 // The engine's parts, put together. Layer: engine. Thread-safe.
 //
-// engine_impl.cc: life and look-ups. engine_jobs.cc: Enqueue, Cancel, Claim. engine_tokens.cc: all that names a lease token. replica_loop.cc: the thread that keeps this replica alive and reads events.
+// engine_impl.cc: life and look-ups. engine_jobs.cc: Enqueue, Cancel, Claim. engine_tokens.cc: all that names a lease
+// token. replica_loop.cc: the thread that keeps this replica alive and reads events.
 #pragma once
 
 #include <atomic>
@@ -36,28 +37,38 @@ class EngineImpl : public Engine {
   void Drain() override;
   void Stop(Deadline deadline) override;
 
-  void Enqueue(std::vector<EnqueueItem> items, Deadline deadline, Callback<std::vector<store::EnqueueOutcome>> done) override;
-  std::shared_ptr<PollHandle> Get(const store::JobId& id, absl::Duration wait, Deadline deadline, Callback<store::Job> done) override;
+  void Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
+               Callback<std::vector<store::EnqueueOutcome>> done) override;
+  std::shared_ptr<PollHandle> Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
+                                  Callback<store::Job> done) override;
   void List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) override;
-  void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline, Callback<std::vector<CancelAnswer>> done) override;
-  void Retry(std::vector<store::JobId> ids, std::string request_id, Callback<std::vector<store::RetryOutcome>> done) override;
+  void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline,
+              Callback<std::vector<CancelAnswer>> done) override;
+  void Retry(std::vector<store::JobId> ids, std::string request_id,
+             Callback<std::vector<store::RetryOutcome>> done) override;
 
   std::shared_ptr<PollHandle> Claim(ClaimCall call, Deadline deadline, Callback<ClaimAnswer> done) override;
-  void ClaimNamed(NamedClaimCall call, Deadline deadline, Callback<std::vector<store::NamedClaimOutcome>> done) override;
-  void Extend(std::vector<store::ExtendItem> items, Deadline deadline, Callback<std::vector<ExtendAnswer>> done) override;
+  void ClaimNamed(NamedClaimCall call, Deadline deadline,
+                  Callback<std::vector<store::NamedClaimOutcome>> done) override;
+  void Extend(std::vector<store::ExtendItem> items, Deadline deadline,
+              Callback<std::vector<ExtendAnswer>> done) override;
   void Complete(std::vector<CompleteItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) override;
   void Fail(std::vector<store::FailItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) override;
-  void Release(std::vector<store::GiveBackItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) override;
-  void Snooze(std::vector<store::GiveBackItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) override;
-  std::shared_ptr<PollHandle> AwaitNotices(std::string worker, std::vector<int64_t> seen, absl::Duration wait, Deadline deadline,
-                                           Callback<NoticesAnswer> done) override;
+  void Release(std::vector<store::GiveBackItem> items, Deadline deadline,
+               Callback<std::vector<SettleAnswer>> done) override;
+  void Snooze(std::vector<store::GiveBackItem> items, Deadline deadline,
+              Callback<std::vector<SettleAnswer>> done) override;
+  std::shared_ptr<PollHandle> AwaitNotices(std::string worker, std::vector<int64_t> seen, absl::Duration wait,
+                                           Deadline deadline, Callback<NoticesAnswer> done) override;
   void Undeliverable(ClaimAnswer answer) override;
 
   void CreateQueue(std::string name, store::QueueSettings settings, bool paused, Callback<QueueInfo> done) override;
-  void UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields, Callback<QueueInfo> done) override;
+  void UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields,
+                   Callback<QueueInfo> done) override;
   void SetPaused(std::string name, bool paused, Callback<QueueInfo> done) override;
   void GetQueue(std::string name, Callback<QueueInfo> done) override;
-  void ListQueues(std::string after_name, std::string prefix, int limit, Callback<std::vector<QueueInfo>> done) override;
+  void ListQueues(std::string after_name, std::string prefix, int limit,
+                  Callback<std::vector<QueueInfo>> done) override;
 
   void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override;
   void ListReplicas(Callback<std::vector<store::ReplicaRow>> done) override;
@@ -95,15 +106,15 @@ class EngineImpl : public Engine {
   GiveBackLane::Outcomes FlushGiveBack(int32_t queue, store::Verb verb, std::span<const store::GiveBackItem> items);
   // Settles with `settle`, then looks up what it left unresolved; counts, wakes and forgets what follows from it.
   template <typename Item, typename SettleFn>
-  absl::StatusOr<std::vector<store::SettleOutcome>> FlushSettle(int32_t queue, store::Verb verb, std::span<const Item> items,
-                                                                SettleFn settle);
+  absl::StatusOr<std::vector<store::SettleOutcome>> FlushSettle(int32_t queue, store::Verb verb,
+                                                                std::span<const Item> items, SettleFn settle);
   // What an outcome says about a token, as the caller is told; nullopt: locked, try again.
   static std::optional<absl::Status> TokenStatus(store::TokenState state, const store::LeaseToken& token);
   void CountStale(int32_t queue, store::Verb verb, int n);
   void NoteScheduled(const std::optional<absl::Duration>& from_now);
 
-  // Counts the call until `done` has run (Stop waits for that), runs it at most once, and if it is dropped unrun (the engine
-  // stopped), answers UNAVAILABLE in its place: no caller is left without an answer.
+  // Counts the call until `done` has run (Stop waits for that), runs it at most once, and if it is dropped unrun (the
+  // engine stopped), answers UNAVAILABLE in its place: no caller is left without an answer.
   template <typename T>
   Callback<T> Tracked(Callback<T> done) {
     struct Holder {

@@ -20,7 +20,8 @@ int64_t BytesOf(const store::NewJob& job) { return static_cast<int64_t>(job.payl
 
 }  // namespace
 
-EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, bool keyed) {
+EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items,
+                                                           bool keyed) {
   auto result = keyed ? store_.EnqueueKeyed(queue, items) : store_.Enqueue(queue, items);
   if (!result.ok()) return result.status();
   desk_.NoteReady(result->ready);
@@ -36,7 +37,8 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::s
   return std::move(result->jobs);
 }
 
-void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline, Callback<std::vector<store::EnqueueOutcome>> done) {
+void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
+                         Callback<std::vector<store::EnqueueOutcome>> done) {
   (void)deadline;  // What the database takes is bounded by the statements' own limit.
   std::vector<std::string> names;
   for (const EnqueueItem& item : items) {
@@ -44,66 +46,70 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline, Call
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  directory_.Resolve(std::move(names), options_.create_queues,
-                     [this, items = std::move(items), done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
-    struct Call {
-      std::vector<store::EnqueueOutcome> outcomes;
-      std::mutex mu;
-      size_t open = 0;
-      Callback<std::vector<store::EnqueueOutcome>> done;
-      void Close(size_t n) {
-        bool last = false;
-        {
-          std::lock_guard<std::mutex> lock(mu);
-          open -= n;
-          last = open == 0;
-        }
-        if (last) done(std::move(outcomes));
-      }
-    };
-    auto call = std::make_shared<Call>();
-    call->outcomes.resize(items.size());
-    call->open = items.size() + 1;  // One for this function.
-    call->done = std::move(done);
-    std::map<std::pair<int32_t, bool>, std::vector<size_t>> parts;
-    size_t refused = 0;
-    for (size_t i = 0; i < items.size(); ++i) {
-      const auto& queue = resolved.at(items[i].queue);
-      if (!queue.ok()) {
-        call->outcomes[i].status = queue.status();
-        ++refused;
-      } else {
-        parts[{queue->id, !items[i].job.idempotency_key.empty()}].push_back(i);
-      }
-    }
-    for (const auto& [part, indexes] : parts) {
-      EnqueueLane& lane = part.second ? keyed_lane_ : enqueue_lane_;
-      for (size_t at = 0; at < indexes.size();) {
-        std::vector<store::NewJob> jobs;
-        std::vector<size_t> taken;
-        int64_t bytes = 0;
-        while (at < indexes.size() && jobs.size() < lane.batch_items() && (jobs.empty() || bytes < options_.max_batch_bytes)) {
-          bytes += BytesOf(items[indexes[at]].job);
-          jobs.push_back(std::move(items[indexes[at]].job));
-          taken.push_back(indexes[at++]);
-        }
-        lane.Add(part.first, std::move(jobs), bytes, [call, taken = std::move(taken)](EnqueueLane::Outcomes outcomes) {
-          for (size_t i = 0; i < taken.size(); ++i) {
-            if (outcomes.ok()) {
-              call->outcomes[taken[i]] = std::move((*outcomes)[i]);
-            } else {
-              call->outcomes[taken[i]].status = outcomes.status();
+  directory_.Resolve(
+      std::move(names), options_.create_queues,
+      [this, items = std::move(items), done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
+        struct Call {
+          std::vector<store::EnqueueOutcome> outcomes;
+          std::mutex mu;
+          size_t open = 0;
+          Callback<std::vector<store::EnqueueOutcome>> done;
+          void Close(size_t n) {
+            bool last = false;
+            {
+              std::lock_guard<std::mutex> lock(mu);
+              open -= n;
+              last = open == 0;
             }
+            if (last) done(std::move(outcomes));
           }
-          call->Close(taken.size());
-        });
-      }
-    }
-    call->Close(refused + 1);
-  });
+        };
+        auto call = std::make_shared<Call>();
+        call->outcomes.resize(items.size());
+        call->open = items.size() + 1;  // One for this function.
+        call->done = std::move(done);
+        std::map<std::pair<int32_t, bool>, std::vector<size_t>> parts;
+        size_t refused = 0;
+        for (size_t i = 0; i < items.size(); ++i) {
+          const auto& queue = resolved.at(items[i].queue);
+          if (!queue.ok()) {
+            call->outcomes[i].status = queue.status();
+            ++refused;
+          } else {
+            parts[{queue->id, !items[i].job.idempotency_key.empty()}].push_back(i);
+          }
+        }
+        for (const auto& [part, indexes] : parts) {
+          EnqueueLane& lane = part.second ? keyed_lane_ : enqueue_lane_;
+          for (size_t at = 0; at < indexes.size();) {
+            std::vector<store::NewJob> jobs;
+            std::vector<size_t> taken;
+            int64_t bytes = 0;
+            while (at < indexes.size() && jobs.size() < lane.batch_items() &&
+                   (jobs.empty() || bytes < options_.max_batch_bytes)) {
+              bytes += BytesOf(items[indexes[at]].job);
+              jobs.push_back(std::move(items[indexes[at]].job));
+              taken.push_back(indexes[at++]);
+            }
+            lane.Add(part.first, std::move(jobs), bytes,
+                     [call, taken = std::move(taken)](EnqueueLane::Outcomes outcomes) {
+                       for (size_t i = 0; i < taken.size(); ++i) {
+                         if (outcomes.ok()) {
+                           call->outcomes[taken[i]] = std::move((*outcomes)[i]);
+                         } else {
+                           call->outcomes[taken[i]].status = outcomes.status();
+                         }
+                       }
+                       call->Close(taken.size());
+                     });
+          }
+        }
+        call->Close(refused + 1);
+      });
 }
 
-void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline, Callback<std::vector<CancelAnswer>> done) {
+void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline,
+                        Callback<std::vector<CancelAnswer>> done) {
   struct Call {
     std::vector<store::JobId> ids;
     std::string reason;
@@ -128,8 +134,10 @@ void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadl
     std::vector<size_t> locked;
     for (const auto& [queue, all] : by_queue) {
       for (size_t at = 0; at < all.size(); at += static_cast<size_t>(options_.max_batch_items)) {
-        const std::vector<size_t> part(all.begin() + static_cast<std::ptrdiff_t>(at),
-                                       all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), at + static_cast<size_t>(options_.max_batch_items))));
+        const std::vector<size_t> part(
+            all.begin() + static_cast<std::ptrdiff_t>(at),
+            all.begin() +
+                static_cast<std::ptrdiff_t>(std::min(all.size(), at + static_cast<size_t>(options_.max_batch_items))));
         std::vector<store::JobId> of_part;
         for (size_t i : part) of_part.push_back(self->ids[i]);
         auto result = store_.Cancel(queue, of_part, self->reason);
@@ -153,13 +161,15 @@ void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadl
               }
               break;
             case store::CancelOutcome::State::kAlreadyEnded:
-              answer.status = MakeError(absl::StatusCode::kFailedPrecondition, "ALREADY_SETTLED",
-                                        absl::StrCat("job ", id.ToString(), " has ended already"), {{"job_id", id.ToString()}});
+              answer.status =
+                  MakeError(absl::StatusCode::kFailedPrecondition, "ALREADY_SETTLED",
+                            absl::StrCat("job ", id.ToString(), " has ended already"), {{"job_id", id.ToString()}});
               break;
             case store::CancelOutcome::State::kNotFound:
-              answer.status = MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                                        absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),
-                                        {{"job_id", id.ToString()}});
+              answer.status = MakeError(
+                  absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                  absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),
+                  {{"job_id", id.ToString()}});
               break;
             case store::CancelOutcome::State::kLocked:
               locked.push_back(part[i]);
@@ -189,18 +199,21 @@ void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadl
 }
 
 std::shared_ptr<PollHandle> EngineImpl::Claim(ClaimCall call, Deadline deadline, Callback<ClaimAnswer> done) {
-  return desk_.Claim(std::move(call), deadline, [this, done = Tracked(std::move(done))](absl::StatusOr<ClaimAnswer> answer) {
-    if (answer.ok()) {
-      for (store::ClaimedJob& claimed : answer->jobs) Fill(claimed.job);
-    }
-    done(std::move(answer));
-  });
+  return desk_.Claim(std::move(call), deadline,
+                     [this, done = Tracked(std::move(done))](absl::StatusOr<ClaimAnswer> answer) {
+                       if (answer.ok()) {
+                         for (store::ClaimedJob& claimed : answer->jobs) Fill(claimed.job);
+                       }
+                       done(std::move(answer));
+                     });
 }
 
-void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline, Callback<std::vector<store::NamedClaimOutcome>> done) {
+void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline,
+                            Callback<std::vector<store::NamedClaimOutcome>> done) {
   (void)deadline;  // One short transaction per queue; its own limit is shorter than any caller's.
   if (draining_) {
-    return done(MakeError(absl::StatusCode::kUnavailable, "DRAINING", "this replica is shutting down; claim from another one"));
+    return done(
+        MakeError(absl::StatusCode::kUnavailable, "DRAINING", "this replica is shutting down; claim from another one"));
   }
   executor_.Post([this, call = std::move(call), done = Tracked(std::move(done))] {
     const Clock::TimePoint sent = clock_.Now();

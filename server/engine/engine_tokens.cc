@@ -1,6 +1,7 @@
-// EngineImpl: Extend and the settles, all that names a lease token. A call's items are split by queue, go through that verb's lane, and are put together again. Items whose rows
-// somebody has locked (an application that settles in a transaction of its own) go to the slow lane: they are tried again apart from
-// the others until the caller's deadline, so that nobody else waits for them.
+// EngineImpl: Extend and the settles, all that names a lease token. A call's items are split by queue, go through that
+// verb's lane, and are put together again. Items whose rows somebody has locked (an application that settles in a
+// transaction of its own) go to the slow lane: they are tried again apart from the others until the caller's deadline,
+// so that nobody else waits for them.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -31,9 +32,10 @@ int64_t BytesOf(const store::CompleteItem& item) {
 }
 
 absl::Status JobLocked(const store::LeaseToken& token) {
-  return MakeError(absl::StatusCode::kUnavailable, "JOB_LOCKED",
-                   absl::StrCat("another transaction holds job ", token.job.ToString(), " and did not end in time; try again"),
-                   {{"job_id", token.job.ToString()}}, absl::Milliseconds(500));
+  return MakeError(
+      absl::StatusCode::kUnavailable, "JOB_LOCKED",
+      absl::StrCat("another transaction holds job ", token.job.ToString(), " and did not end in time; try again"),
+      {{"job_id", token.job.ToString()}}, absl::Milliseconds(500));
 }
 
 bool IsLocked(const store::ExtendOutcome& outcome) { return outcome.state == store::TokenState::kCurrent; }
@@ -41,11 +43,16 @@ bool IsLocked(const store::SettleOutcome& outcome) { return outcome.state == sto
 
 const char* NameOf(store::Verb verb) {
   switch (verb) {
-    case store::Verb::kComplete: return "complete";
-    case store::Verb::kFail: return "fail";
-    case store::Verb::kRelease: return "release";
-    case store::Verb::kSnooze: return "snooze";
-    default: return "extend";
+    case store::Verb::kComplete:
+      return "complete";
+    case store::Verb::kFail:
+      return "fail";
+    case store::Verb::kRelease:
+      return "release";
+    case store::Verb::kSnooze:
+      return "snooze";
+    default:
+      return "extend";
   }
 }
 
@@ -61,16 +68,21 @@ std::optional<absl::Status> EngineImpl::TokenStatus(store::TokenState state, con
     case store::TokenState::kCurrent:
       return std::nullopt;
     case store::TokenState::kCancelled:
-      return MakeError(absl::StatusCode::kFailedPrecondition, "JOB_CANCELLED", absl::StrCat("job ", id, " was cancelled; stop its work"), metadata);
+      return MakeError(absl::StatusCode::kFailedPrecondition, "JOB_CANCELLED",
+                       absl::StrCat("job ", id, " was cancelled; stop its work"), metadata);
     case store::TokenState::kAlreadySettled:
       return MakeError(absl::StatusCode::kFailedPrecondition, "ALREADY_SETTLED",
-                       absl::StrCat("this lease of job ", id, " has been settled already, otherwise than by this call"), metadata);
+                       absl::StrCat("this lease of job ", id, " has been settled already, otherwise than by this call"),
+                       metadata);
     case store::TokenState::kJobNotFound:
       return MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                       absl::StrCat("there is no job ", id, ": it never existed, or its history has expired"), metadata);
+                       absl::StrCat("there is no job ", id, ": it never existed, or its history has expired"),
+                       metadata);
     default:
       return MakeError(absl::StatusCode::kFailedPrecondition, "LEASE_LOST",
-                       absl::StrCat("the lease of job ", id, " under token ", token.number, " has ended; another worker may hold the job now"), metadata);
+                       absl::StrCat("the lease of job ", id, " under token ", token.number,
+                                    " has ended; another worker may hold the job now"),
+                       metadata);
   }
 }
 
@@ -116,14 +128,16 @@ void EngineImpl::RunTokenCall(BatchLane<Item, Outcome>& lane, std::shared_ptr<To
   for (auto& [queue, indexes] : by_queue) {
     for (size_t at = 0; at < indexes.size(); at += lane.batch_items()) {
       const size_t end = std::min(indexes.size(), at + lane.batch_items());
-      AddToLane(lane, call, queue, {indexes.begin() + static_cast<std::ptrdiff_t>(at), indexes.begin() + static_cast<std::ptrdiff_t>(end)});
+      AddToLane(
+          lane, call, queue,
+          {indexes.begin() + static_cast<std::ptrdiff_t>(at), indexes.begin() + static_cast<std::ptrdiff_t>(end)});
     }
   }
 }
 
 template <typename Item, typename Outcome, typename Answer>
-void EngineImpl::AddToLane(BatchLane<Item, Outcome>& lane, std::shared_ptr<TokenCall<Item, Outcome, Answer>> call, int32_t queue,
-                           std::vector<size_t> indexes) {
+void EngineImpl::AddToLane(BatchLane<Item, Outcome>& lane, std::shared_ptr<TokenCall<Item, Outcome, Answer>> call,
+                           int32_t queue, std::vector<size_t> indexes) {
   std::vector<Item> items;
   items.reserve(indexes.size());
   int64_t bytes = 0;
@@ -131,33 +145,34 @@ void EngineImpl::AddToLane(BatchLane<Item, Outcome>& lane, std::shared_ptr<Token
     items.push_back(call->items[i]);
     bytes += BytesOf(items.back());
   }
-  lane.Add(queue, std::move(items), bytes, [this, &lane, call, queue, indexes = std::move(indexes)](absl::StatusOr<std::vector<Outcome>> outcomes) {
-    std::vector<size_t> locked;
-    size_t answered = 0;
-    for (size_t i = 0; i < indexes.size(); ++i) {
-      const size_t at = indexes[i];
-      if (!outcomes.ok()) {
-        call->answers[at].status = outcomes.status();
-      } else if (IsLocked((*outcomes)[i])) {
-        locked.push_back(at);
-        continue;
-      } else {
-        call->answers[at] = call->convert(call->items[at], (*outcomes)[i]);
-      }
-      ++answered;
-    }
-    if (!locked.empty()) {
-      const Clock::TimePoint next = clock_.Now() + call->NextDelay();
-      if (next < call->deadline) {
-        // The slow lane.
-        timers_.At(next, [this, &lane, call, queue, locked] { AddToLane(lane, call, queue, locked); });
-      } else {
-        for (size_t at : locked) call->answers[at].status = JobLocked(call->items[at].token);
-        answered += locked.size();
-      }
-    }
-    if (answered > 0) call->Close(answered);
-  });
+  lane.Add(queue, std::move(items), bytes,
+           [this, &lane, call, queue, indexes = std::move(indexes)](absl::StatusOr<std::vector<Outcome>> outcomes) {
+             std::vector<size_t> locked;
+             size_t answered = 0;
+             for (size_t i = 0; i < indexes.size(); ++i) {
+               const size_t at = indexes[i];
+               if (!outcomes.ok()) {
+                 call->answers[at].status = outcomes.status();
+               } else if (IsLocked((*outcomes)[i])) {
+                 locked.push_back(at);
+                 continue;
+               } else {
+                 call->answers[at] = call->convert(call->items[at], (*outcomes)[i]);
+               }
+               ++answered;
+             }
+             if (!locked.empty()) {
+               const Clock::TimePoint next = clock_.Now() + call->NextDelay();
+               if (next < call->deadline) {
+                 // The slow lane.
+                 timers_.At(next, [this, &lane, call, queue, locked] { AddToLane(lane, call, queue, locked); });
+               } else {
+                 for (size_t at : locked) call->answers[at].status = JobLocked(call->items[at].token);
+                 answered += locked.size();
+               }
+             }
+             if (answered > 0) call->Close(answered);
+           });
 }
 
 void EngineImpl::CountStale(int32_t queue, store::Verb verb, int n) {
@@ -175,7 +190,8 @@ EngineImpl::ExtendLane::Outcomes EngineImpl::FlushExtend(int32_t queue, std::spa
     store::ExtendOutcome& outcome = (*outcomes)[i];
     if (outcome.state == store::TokenState::kWon) {
       ++extended;
-      watch_.Extend({queue, items[i].token.job.seq, items[i].token.number}, sent + absl::ToChronoNanoseconds(outcome.remaining));
+      watch_.Extend({queue, items[i].token.job.seq, items[i].token.number},
+                    sent + absl::ToChronoNanoseconds(outcome.remaining));
     } else if (outcome.state == store::TokenState::kUnresolved) {
       tokens.push_back(items[i].token);
       unresolved.push_back(i);
@@ -197,7 +213,8 @@ EngineImpl::ExtendLane::Outcomes EngineImpl::FlushExtend(int32_t queue, std::spa
 }
 
 template <typename Item, typename SettleFn>
-absl::StatusOr<std::vector<store::SettleOutcome>> EngineImpl::FlushSettle(int32_t queue, store::Verb verb, std::span<const Item> items,
+absl::StatusOr<std::vector<store::SettleOutcome>> EngineImpl::FlushSettle(int32_t queue, store::Verb verb,
+                                                                          std::span<const Item> items,
                                                                           SettleFn settle) {
   absl::StatusOr<store::SettleResult> result = settle();
   if (!result.ok()) return result.status();
@@ -245,7 +262,8 @@ absl::StatusOr<std::vector<store::SettleOutcome>> EngineImpl::FlushSettle(int32_
   return std::move(result->items);
 }
 
-EngineImpl::CompleteLane::Outcomes EngineImpl::FlushComplete(int32_t queue, std::span<const store::CompleteItem> items) {
+EngineImpl::CompleteLane::Outcomes EngineImpl::FlushComplete(int32_t queue,
+                                                             std::span<const store::CompleteItem> items) {
   return FlushSettle(queue, store::Verb::kComplete, items, [&] { return store_.Complete(queue, items); });
 }
 
@@ -253,7 +271,8 @@ EngineImpl::FailLane::Outcomes EngineImpl::FlushFail(int32_t queue, std::span<co
   return FlushSettle(queue, store::Verb::kFail, items, [&] { return store_.Fail(queue, items); });
 }
 
-EngineImpl::GiveBackLane::Outcomes EngineImpl::FlushGiveBack(int32_t queue, store::Verb verb, std::span<const store::GiveBackItem> items) {
+EngineImpl::GiveBackLane::Outcomes EngineImpl::FlushGiveBack(int32_t queue, store::Verb verb,
+                                                             std::span<const store::GiveBackItem> items) {
   return FlushSettle(queue, verb, items, [&] { return store_.GiveBack(queue, verb, items); });
 }
 
@@ -271,7 +290,8 @@ SettleAnswer ConvertSettle(store::SettleOutcome& outcome, absl::Status status) {
 
 }  // namespace
 
-void EngineImpl::Extend(std::vector<store::ExtendItem> items, Deadline deadline, Callback<std::vector<ExtendAnswer>> done) {
+void EngineImpl::Extend(std::vector<store::ExtendItem> items, Deadline deadline,
+                        Callback<std::vector<ExtendAnswer>> done) {
   auto call = std::make_shared<TokenCall<store::ExtendItem, store::ExtendOutcome, ExtendAnswer>>();
   call->items = std::move(items);
   call->deadline = deadline;
@@ -293,7 +313,8 @@ void EngineImpl::Fail(std::vector<store::FailItem> items, Deadline deadline, Cal
   RunTokenCall(fail_lane_, std::move(call));
 }
 
-void EngineImpl::Release(std::vector<store::GiveBackItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) {
+void EngineImpl::Release(std::vector<store::GiveBackItem> items, Deadline deadline,
+                         Callback<std::vector<SettleAnswer>> done) {
   auto call = std::make_shared<TokenCall<store::GiveBackItem, store::SettleOutcome, SettleAnswer>>();
   call->items = std::move(items);
   call->deadline = deadline;
@@ -304,7 +325,8 @@ void EngineImpl::Release(std::vector<store::GiveBackItem> items, Deadline deadli
   RunTokenCall(release_lane_, std::move(call));
 }
 
-void EngineImpl::Snooze(std::vector<store::GiveBackItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) {
+void EngineImpl::Snooze(std::vector<store::GiveBackItem> items, Deadline deadline,
+                        Callback<std::vector<SettleAnswer>> done) {
   auto call = std::make_shared<TokenCall<store::GiveBackItem, store::SettleOutcome, SettleAnswer>>();
   call->items = std::move(items);
   call->deadline = deadline;
@@ -315,53 +337,56 @@ void EngineImpl::Snooze(std::vector<store::GiveBackItem> items, Deadline deadlin
   RunTokenCall(snooze_lane_, std::move(call));
 }
 
-void EngineImpl::Complete(std::vector<CompleteItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) {
+void EngineImpl::Complete(std::vector<CompleteItem> items, Deadline deadline,
+                          Callback<std::vector<SettleAnswer>> done) {
   std::vector<std::string> names;
   for (const CompleteItem& item : items) {
     for (const EnqueueItem& next : item.follow_ups) names.push_back(next.queue);
   }
-  directory_.Resolve(std::move(names), options_.create_queues,
-                     [this, items = std::move(items), deadline, done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
-    auto call = std::make_shared<TokenCall<store::CompleteItem, store::SettleOutcome, SettleAnswer>>();
-    // An item whose follow-ups cannot be enqueued is refused whole; the others go on.
-    auto refused = std::make_shared<std::map<size_t, absl::Status>>();
-    for (size_t i = 0; i < items.size(); ++i) {
-      store::CompleteItem item{items[i].token, std::move(items[i].result), {}};
-      for (EnqueueItem& next : items[i].follow_ups) {
-        const auto& queue = resolved.at(next.queue);
-        if (queue.ok()) {
-          item.follow_ups.push_back({queue->id, std::move(next.job)});
-        } else {
-          refused->emplace(i, queue.status());
-        }
-      }
-      if (!refused->contains(i)) call->items.push_back(std::move(item));
-    }
-    const size_t count = items.size();
-    call->deadline = deadline;
-    call->convert = [](const store::CompleteItem& item, store::SettleOutcome& outcome) {
-      return ConvertSettle(outcome, *TokenStatus(outcome.state, item.token));
-    };
-    if (refused->empty()) {
-      call->done = std::move(done);
-    } else {
-      call->done = [refused, count, done = std::move(done)](absl::StatusOr<std::vector<SettleAnswer>> answers) {
-        if (!answers.ok()) return done(answers.status());
-        std::vector<SettleAnswer> all(count);
-        size_t next = 0;
-        for (size_t i = 0; i < count; ++i) {
-          auto refusal = refused->find(i);
-          if (refusal == refused->end()) {
-            all[i] = std::move((*answers)[next++]);
-          } else {
-            all[i].status = refusal->second;
+  directory_.Resolve(
+      std::move(names), options_.create_queues,
+      [this, items = std::move(items), deadline,
+       done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
+        auto call = std::make_shared<TokenCall<store::CompleteItem, store::SettleOutcome, SettleAnswer>>();
+        // An item whose follow-ups cannot be enqueued is refused whole; the others go on.
+        auto refused = std::make_shared<std::map<size_t, absl::Status>>();
+        for (size_t i = 0; i < items.size(); ++i) {
+          store::CompleteItem item{items[i].token, std::move(items[i].result), {}};
+          for (EnqueueItem& next : items[i].follow_ups) {
+            const auto& queue = resolved.at(next.queue);
+            if (queue.ok()) {
+              item.follow_ups.push_back({queue->id, std::move(next.job)});
+            } else {
+              refused->emplace(i, queue.status());
+            }
           }
+          if (!refused->contains(i)) call->items.push_back(std::move(item));
         }
-        done(std::move(all));
-      };
-    }
-    RunTokenCall(complete_lane_, std::move(call));
-  });
+        const size_t count = items.size();
+        call->deadline = deadline;
+        call->convert = [](const store::CompleteItem& item, store::SettleOutcome& outcome) {
+          return ConvertSettle(outcome, *TokenStatus(outcome.state, item.token));
+        };
+        if (refused->empty()) {
+          call->done = std::move(done);
+        } else {
+          call->done = [refused, count, done = std::move(done)](absl::StatusOr<std::vector<SettleAnswer>> answers) {
+            if (!answers.ok()) return done(answers.status());
+            std::vector<SettleAnswer> all(count);
+            size_t next = 0;
+            for (size_t i = 0; i < count; ++i) {
+              auto refusal = refused->find(i);
+              if (refusal == refused->end()) {
+                all[i] = std::move((*answers)[next++]);
+              } else {
+                all[i].status = refusal->second;
+              }
+            }
+            done(std::move(all));
+          };
+        }
+        RunTokenCall(complete_lane_, std::move(call));
+      });
 }
 
 void EngineImpl::Undeliverable(ClaimAnswer answer) {
@@ -369,7 +394,8 @@ void EngineImpl::Undeliverable(ClaimAnswer answer) {
   for (const store::ClaimedJob& job : answer.jobs) items.push_back({job.token, absl::ZeroDuration()});
   if (items.empty()) return;
   // What cannot be given back now runs out with its lease.
-  Release(std::move(items), clock_.Now() + std::chrono::seconds(10), [](const absl::StatusOr<std::vector<SettleAnswer>>&) {});
+  Release(std::move(items), clock_.Now() + std::chrono::seconds(10),
+          [](const absl::StatusOr<std::vector<SettleAnswer>>&) {});
 }
 
 }  // namespace tenure::engine

@@ -1,8 +1,9 @@
 // The leases that this replica granted, watched to their ends. Layer: engine. Thread-safe.
 //
-// A lease is ended by the store, by PostgreSQL's clock; here is only known when to look. Ends are kept in ticks of 100 ms, and an
-// extend moves the known end, not the entry: an entry that comes up early is put off. Settled leases are forgotten, so that the watch
-// is as large as what is held. What some other replica extended comes up, is found alive, and is put off.
+// A lease is ended by the store, by PostgreSQL's clock; here is only known when to look. Ends are kept in ticks of 100
+// ms, and an extend moves the known end, not the entry: an entry that comes up early is put off. Settled leases are
+// forgotten, so that the watch is as large as what is held. What some other replica extended comes up, is found alive,
+// and is put off.
 #pragma once
 
 #include <cstdint>

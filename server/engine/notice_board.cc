@@ -34,8 +34,8 @@ class NoticeBoard::Handle : public PollHandle {
   PollPtr poll_;
 };
 
-std::shared_ptr<PollHandle> NoticeBoard::Await(std::string worker, std::vector<int64_t> seen, absl::Duration wait, Deadline deadline,
-                                               Callback<NoticesAnswer> done) {
+std::shared_ptr<PollHandle> NoticeBoard::Await(std::string worker, std::vector<int64_t> seen, absl::Duration wait,
+                                               Deadline deadline, Callback<NoticesAnswer> done) {
   auto poll = std::make_shared<Poll>();
   poll->worker = std::move(worker);
   poll->seen.insert(seen.begin(), seen.end());

@@ -1,8 +1,8 @@
-// What workers must hear about the jobs they hold: cancellations and lost leases, kept for a minute; and the polls that wait for them.
-// Layer: engine. Thread-safe.
+// What workers must hear about the jobs they hold: cancellations and lost leases, kept for a minute; and the polls that
+// wait for them. Layer: engine. Thread-safe.
 //
-// Every replica reads every notice (they are events), so a worker may ask any of them; it names what it has seen, and no replica
-// needs to remember who was told what.
+// Every replica reads every notice (they are events), so a worker may ask any of them; it names what it has seen, and
+// no replica needs to remember who was told what.
 #pragma once
 
 #include <deque>
@@ -24,8 +24,8 @@ class NoticeBoard {
  public:
   NoticeBoard(Timers& timers, const Options& options) : timers_(timers), options_(options) {}
 
-  std::shared_ptr<PollHandle> Await(std::string worker, std::vector<int64_t> seen, absl::Duration wait, Deadline deadline,
-                                    Callback<NoticesAnswer> done);
+  std::shared_ptr<PollHandle> Await(std::string worker, std::vector<int64_t> seen, absl::Duration wait,
+                                    Deadline deadline, Callback<NoticesAnswer> done);
   void Post(std::vector<store::Notice> notices);
   // Answers all polls, with draining set, and every later one at once.
   void Drain();

@@ -1,8 +1,8 @@
 // Callers of Get that wait for a job to end. Layer: engine. Thread-safe.
 //
-// A waiter is registered before the job is read, so that an end in between is not missed. Ends are learned from this replica's own
-// settles at once, and from the events of the others: when a queue's counts say that something ended there, the jobs waited for in it are
-// asked about, in one statement.
+// A waiter is registered before the job is read, so that an end in between is not missed. Ends are learned from this
+// replica's own settles at once, and from the events of the others: when a queue's counts say that something ended
+// there, the jobs waited for in it are asked about, in one statement.
 #pragma once
 
 #include <map>
@@ -24,7 +24,8 @@ class OutcomeWaiters {
   OutcomeWaiters(store::Store& store, Executor& executor, Timers& timers, const Options& options)
       : store_(store), executor_(executor), timers_(timers), options_(options) {}
 
-  std::shared_ptr<PollHandle> Wait(const store::JobId& id, absl::Duration wait, Deadline deadline, Callback<store::Job> done);
+  std::shared_ptr<PollHandle> Wait(const store::JobId& id, absl::Duration wait, Deadline deadline,
+                                   Callback<store::Job> done);
   void Ended(const std::vector<store::JobId>& ids);
   // Something ended in the queue, which jobs is not known.
   void EndedSomewhere(int32_t queue);
@@ -47,7 +48,7 @@ class OutcomeWaiters {
   const Options options_;
   mutable std::mutex mu_;
   std::map<int32_t, std::map<store::JobId, std::vector<WaiterPtr>>> waiters_;  // By queue.
-  std::set<int32_t> asking_;  // A look at these queues is under way ...
+  std::set<int32_t> asking_;     // A look at these queues is under way ...
   std::set<int32_t> ask_again_;  // ... and another was asked for meanwhile.
   size_t parked_ = 0;
 };

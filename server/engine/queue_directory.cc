@@ -22,14 +22,15 @@ void QueueDirectory::Resolve(std::vector<std::string> names, bool create, std::f
     }
   }
   if (unknown.empty()) return done(std::move(resolved));
-  executor_.Post([this, create, unknown = std::move(unknown), resolved = std::move(resolved), done = std::move(done)]() mutable {
-    for (std::string& name : unknown) {
-      absl::StatusOr<store::Queue> queue = store_.EnsureQueue(name, create);
-      if (queue.ok()) Learn(*queue);
-      resolved.insert_or_assign(std::move(name), std::move(queue));
-    }
-    done(std::move(resolved));
-  });
+  executor_.Post(
+      [this, create, unknown = std::move(unknown), resolved = std::move(resolved), done = std::move(done)]() mutable {
+        for (std::string& name : unknown) {
+          absl::StatusOr<store::Queue> queue = store_.EnsureQueue(name, create);
+          if (queue.ok()) Learn(*queue);
+          resolved.insert_or_assign(std::move(name), std::move(queue));
+        }
+        done(std::move(resolved));
+      });
 }
 
 std::optional<store::Queue> QueueDirectory::Find(const std::string& name) const {

@@ -1,7 +1,7 @@
 // Queues by name and by number, as this replica knows them. Layer: engine. Thread-safe.
 //
-// Names are resolved from memory where possible; a miss asks the store on the executor. Changes made anywhere come as events and are
-// reloaded (Reload), and listeners are told.
+// Names are resolved from memory where possible; a miss asks the store on the executor. Changes made anywhere come as
+// events and are reloaded (Reload), and listeners are told.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ class QueueDirectory {
   void OnChange(std::function<void(const store::Queue&)> listener) { listener_ = std::move(listener); }
 
   using Resolved = std::map<std::string, absl::StatusOr<store::Queue>>;
-  // Runs `done` at once if all names are known, else on the executor. A name that does not exist (and is not to be made) has its
-  // own error: QUEUE_NOT_FOUND, or why the database did not answer.
+  // Runs `done` at once if all names are known, else on the executor. A name that does not exist (and is not to be
+  // made) has its own error: QUEUE_NOT_FOUND, or why the database did not answer.
   void Resolve(std::vector<std::string> names, bool create, std::function<void(Resolved)> done);
 
   std::optional<store::Queue> Find(const std::string& name) const;

@@ -1,14 +1,15 @@
 // Where the claims of one (queue, priority) read on. Layer: engine. Not thread-safe: ClaimDesk guards it.
 //
-// Whatever is consumed from its head leaves dead index entries there, and reading from the head again and again passes over all
-// of them whenever vacuum is held back. So a claim reads beyond the last key that was read (the main cursor), and what appears behind it is
-// told by events: every transaction that makes rows ready names the lowest and highest key it touched, and once it is visible its
-// stretch is read by a side range, while the main cursor stays where it is.
+// Whatever is consumed from its head leaves dead index entries there, and reading from the head again and again passes
+// over all of them whenever vacuum is held back. So a claim reads beyond the last key that was read (the main cursor),
+// and what appears behind it is told by events: every transaction that makes rows ready names the lowest and highest
+// key it touched, and once it is visible its stretch is read by a side range, while the main cursor stays where it is.
 //
-// The order of things is what makes it exact. A stretch is added once its transaction is visible to this process (its event was read,
-// or its own commit returned), so a claim planned after that sees its rows. A claim in flight may have begun before: stretches that come
-// meanwhile are kept apart and applied to the cursor as the claim leaves it. What a claim read but did not get (another transaction
-// held the row, and may roll back) is looked at again by id: the caller keeps those.
+// The order of things is what makes it exact. A stretch is added once its transaction is visible to this process (its
+// event was read, or its own commit returned), so a claim planned after that sees its rows. A claim in flight may have
+// begun before: stretches that come meanwhile are kept apart and applied to the cursor as the claim leaves it. What a
+// claim read but did not get (another transaction held the row, and may roll back) is looked at again by id: the caller
+// keeps those.
 #pragma once
 
 #include <optional>
@@ -34,8 +35,8 @@ class ReadyCursor {
   // True if a claim may find something.
   bool MaybeReady() const { return open_ || !sides_.empty(); }
 
-  // The stretches to read, the oldest first: side ranges, then what lies beyond the main cursor. A claim is then in flight until
-  // Finish; at most one at a time.
+  // The stretches to read, the oldest first: side ranges, then what lies beyond the main cursor. A claim is then in
+  // flight until Finish; at most one at a time.
   std::vector<store::ClaimRange> Plan(int16_t priority, size_t limit);
   // How far each planned stretch was read. `ok` false: the claim failed, nothing is known to be read.
   void Finish(bool ok, const store::ClaimResult::RangeRead* read, size_t count);

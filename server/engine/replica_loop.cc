@@ -1,8 +1,9 @@
-// EngineImpl: the thread that keeps this replica alive. It registers the replica and renews its lease, reads what the others did
-// (events), watches for outages, and keeps what is shown to operators. All of it goes on with --background=none.
+// EngineImpl: the thread that keeps this replica alive. It registers the replica and renews its lease, reads what the
+// others did (events), watches for outages, and keeps what is shown to operators. All of it goes on with
+// --background=none.
 //
-// An outage is a time in which this loop could not reach the database (or the process stood still). When it is over it is
-// written down before any lease is ended, so that leases that ran out meanwhile are forgiven (reap.sql).
+// An outage is a time in which this loop could not reach the database (or the process stood still). When it is over it
+// is written down before any lease is ended, so that leases that ran out meanwhile are forgiven (reap.sql).
 #include <algorithm>
 #include <utility>
 
@@ -49,9 +50,11 @@ void EngineImpl::ReplicaLoop() {
     std::unique_lock<std::mutex> lock(mu_);
     last_error_ = status;
     if (status.ok()) last_ok_ = now;
-    metrics_.event_lag.Add({}).Set(last_ok_ == Clock::TimePoint{} ? 0 : std::chrono::duration<double>(now - last_ok_).count());
+    metrics_.event_lag.Add({}).Set(
+        last_ok_ == Clock::TimePoint{} ? 0 : std::chrono::duration<double>(now - last_ok_).count());
     if (stopping_) return;
-    clock_.WaitUntil(lock, cv_, now + (status.ok() ? absl::ToChronoMicroseconds(options_.event_interval) : kErrorPause));
+    clock_.WaitUntil(lock, cv_,
+                     now + (status.ok() ? absl::ToChronoMicroseconds(options_.event_interval) : kErrorPause));
     if (stopping_) return;
   }
 }
@@ -92,7 +95,8 @@ absl::Status EngineImpl::ReadEventsOnce() {
   if (last != Clock::TimePoint{} && now - last > kOutage) {
     const absl::Duration length = absl::FromChrono(now - last);
     TENURE_RETURN_IF_ERROR(store_.RecordOutage(length));
-    LogWarn("outage is over; leases that ran out in it are forgiven", {{"seconds", absl::StrCat(absl::ToInt64Seconds(length))}});
+    LogWarn("outage is over; leases that ran out in it are forgiven",
+            {{"seconds", absl::StrCat(absl::ToInt64Seconds(length))}});
   }
   reaping_ = true;
   {
@@ -202,7 +206,8 @@ void EngineImpl::Granted(const std::vector<store::ClaimedJob>& jobs, Clock::Time
     watch_.Add({job.job.id.queue, job.job.id.seq, job.token.number}, sent + absl::ToChronoNanoseconds(job.lease));
     if (job.job.lease) latency.Observe(std::max(0.0, absl::ToDoubleSeconds(job.job.lease->granted - job.job.due)));
   }
-  Metrics::Add(metrics_.lease_acquisitions, {{"queue", name}, {"outcome", "acquired"}}, static_cast<double>(jobs.size()));
+  Metrics::Add(metrics_.lease_acquisitions, {{"queue", name}, {"outcome", "acquired"}},
+               static_cast<double>(jobs.size()));
 }
 
 void EngineImpl::ScheduleReaping() {

@@ -1,5 +1,5 @@
-// One thread that runs short functions at their times: ends of long polls, retries of the slow lane, leases to look at. Layer: engine.
-// Thread-safe. A function must not block.
+// One thread that runs short functions at their times: ends of long polls, retries of the slow lane, leases to look at.
+// Layer: engine. Thread-safe. A function must not block.
 #pragma once
 
 #include <condition_variable>

@@ -3,9 +3,9 @@
 //   job id       <queue number>-<day>-<sequence>                       7-20786-123456
 //   lease token  <job id>.<token number>.<day claimed>.<secret>        7-20786-123456.3.20786.9f86d081884c7d65
 //
-// The queue number lets every statement name its queue; the days (days since 1970-01-01 UTC, by PostgreSQL's clock) let a look-up in
-// history skip the partitions from before. The number orders a job's leases, the secret cannot be guessed; a settle compares both.
-// migrations/ holds the same two formats in SQL for tenure.enqueue and tenure.complete.
+// The queue number lets every statement name its queue; the days (days since 1970-01-01 UTC, by PostgreSQL's clock) let
+// a look-up in history skip the partitions from before. The number orders a job's leases, the secret cannot be guessed;
+// a settle compares both. migrations/ holds the same two formats in SQL for tenure.enqueue and tenure.complete.
 #pragma once
 
 #include <cstdint>

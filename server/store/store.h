@@ -1,14 +1,15 @@
 // The store: jobs, leases and everything durable. One method is one transaction (or one read); it returns after COMMIT.
 //
-// Layer: store. store/postgres/ implements it; engine/ and background/ call it. Thread-safe: any thread may call any method; a
-// call takes one connection from the pool for its duration and blocks the thread, so never call it from an RPC thread.
+// Layer: store. store/postgres/ implements it; engine/ and background/ call it. Thread-safe: any thread may call any
+// method; a call takes one connection from the pool for its duration and blocks the thread, so never call it from an
+// RPC thread.
 //
-// Errors common to all methods: UNAVAILABLE / DATABASE_UNAVAILABLE (the database is away, or the commit is in doubt: repeat with
-// the same key or token to find out), DEADLINE_EXCEEDED / DATABASE_TIMEOUT (the statement's own deadline; nothing was
-// written). Serialization failures and deadlocks are retried inside and never returned.
+// Errors common to all methods: UNAVAILABLE / DATABASE_UNAVAILABLE (the database is away, or the commit is in doubt:
+// repeat with the same key or token to find out), DEADLINE_EXCEEDED / DATABASE_TIMEOUT (the statement's own deadline;
+// nothing was written). Serialization failures and deadlocks are retried inside and never returned.
 //
-// Batches: items are answered one by one, in the caller's order. Rows that somebody else has locked are never waited for: they
-// come back kUnresolved / kLocked, so that one application's open transaction delays nobody but itself.
+// Batches: items are answered one by one, in the caller's order. Rows that somebody else has locked are never waited
+// for: they come back kUnresolved / kLocked, so that one application's open transaction delays nobody but itself.
 #pragma once
 
 #include <memory>
@@ -56,7 +57,8 @@ class Store {
 
   // --- Queues -------------------------------------------------------------------------------------------------------
 
-  // The queue's row; made with default settings if `create` and it does not exist. NOT_FOUND / QUEUE_NOT_FOUND otherwise.
+  // The queue's row; made with default settings if `create` and it does not exist. NOT_FOUND / QUEUE_NOT_FOUND
+  // otherwise.
   virtual absl::StatusOr<Queue> EnsureQueue(std::string_view name, bool create) = 0;
   // ALREADY_EXISTS / QUEUE_EXISTS.
   virtual absl::StatusOr<Queue> CreateQueue(std::string_view name, const QueueSettings& settings, bool paused) = 0;
@@ -65,7 +67,8 @@ class Store {
                                             const std::set<std::string>& fields) = 0;
   // Returns once no claim that began before can still take a job.
   virtual absl::StatusOr<Queue> SetPaused(std::string_view name, bool paused) = 0;
-  virtual absl::StatusOr<std::vector<Queue>> ListQueues(std::string_view after_name, std::string_view prefix, int limit) = 0;
+  virtual absl::StatusOr<std::vector<Queue>> ListQueues(std::string_view after_name, std::string_view prefix,
+                                                        int limit) = 0;
   // Those of `ids` that exist.
   virtual absl::StatusOr<std::vector<Queue>> LoadQueues(std::span<const int32_t> ids) = 0;
 
@@ -89,8 +92,9 @@ class Store {
 
   virtual absl::StatusOr<ClaimResult> Claim(const ClaimBatch& batch) = 0;
   // Exactly these jobs, all of one queue.
-  virtual absl::StatusOr<std::vector<NamedClaimOutcome>> ClaimNamed(int32_t queue, int32_t replica, std::string_view worker,
-                                                                    absl::Duration lease, std::string_view request_id,
+  virtual absl::StatusOr<std::vector<NamedClaimOutcome>> ClaimNamed(int32_t queue, int32_t replica,
+                                                                    std::string_view worker, absl::Duration lease,
+                                                                    std::string_view request_id,
                                                                     std::span<const JobId> ids) = 0;
   // What an earlier claim with this request id was given and still holds; nullopt if there was none within its lease.
   virtual absl::StatusOr<std::optional<std::vector<ClaimedJob>>> FindClaim(std::string_view request_id) = 0;
@@ -99,8 +103,8 @@ class Store {
   virtual absl::StatusOr<SettleResult> Fail(int32_t queue, std::span<const FailItem> items) = 0;
   // `verb`: kRelease (delay 0: ready at once) or kSnooze.
   virtual absl::StatusOr<SettleResult> GiveBack(int32_t queue, Verb verb, std::span<const GiveBackItem> items) = 0;
-  // The second statement for kUnresolved items, whose snapshot sees what the first one waited for or passed over: was the
-  // token settled (by which verb), lost, or is its row merely locked (kCurrent)?
+  // The second statement for kUnresolved items, whose snapshot sees what the first one waited for or passed over: was
+  // the token settled (by which verb), lost, or is its row merely locked (kCurrent)?
   virtual absl::StatusOr<std::vector<ResolvedToken>> ResolveTokens(int32_t queue, Verb verb,
                                                                    std::span<const LeaseToken> tokens) = 0;
 
@@ -116,8 +120,8 @@ class Store {
 
   // --- Events -------------------------------------------------------------------------------------------------------
 
-  // Where a replica starts: the folded counts and the snapshot they hold for. The ready jobs that exist then are found by
-  // claims from kLowestKey.
+  // Where a replica starts: the folded counts and the snapshot they hold for. The ready jobs that exist then are found
+  // by claims from kLowestKey.
   struct Start {
     std::string snapshot;
     std::map<int32_t, QueueCounts> counts;
@@ -132,7 +136,8 @@ class Store {
   // --- Replicas and leaders -----------------------------------------------------------------------------------------
 
   virtual absl::StatusOr<int32_t> RegisterReplica(std::string_view name, std::string_view version) = 0;
-  // NOT_FOUND / REPLICA_LOST if the row is gone or its lease ran out: register anew. Also records this process's backends.
+  // NOT_FOUND / REPLICA_LOST if the row is gone or its lease ran out: register anew. Also records this process's
+  // backends.
   virtual absl::Status Heartbeat(int32_t replica, bool draining, absl::Duration lease) = 0;
   virtual absl::Status UnregisterReplica(int32_t replica) = 0;
   virtual absl::StatusOr<std::vector<ReplicaRow>> ListReplicas() = 0;
@@ -142,7 +147,8 @@ class Store {
   virtual absl::Status RecordOutage(absl::Duration length) = 0;
 
   // Takes or renews the leader lease of a background worker. nullopt: another holds it.
-  virtual absl::StatusOr<std::optional<Fence>> AcquireLeader(std::string_view worker, int32_t replica, absl::Duration lease) = 0;
+  virtual absl::StatusOr<std::optional<Fence>> AcquireLeader(std::string_view worker, int32_t replica,
+                                                             absl::Duration lease) = 0;
   // FAILED_PRECONDITION / TERM_OVER if the term is over.
   virtual absl::Status RenewLeader(const Fence& fence, absl::Duration lease) = 0;
   virtual absl::Status ReleaseLeader(const Fence& fence) = 0;
@@ -155,21 +161,24 @@ class Store {
   virtual absl::Status ReportRun(std::string_view worker, const RunReport& report) = 0;
   virtual absl::StatusOr<std::vector<BackgroundRow>> ListBackground() = 0;
 
-  // --- Upkeep (each led by a background worker, each fenced) ----------------------------------------------------------
+  // --- Upkeep (each led by a background worker, each fenced)
+  // ----------------------------------------------------------
 
-  // Makes ready what is scheduled and due at or after `after` (a due time; InfinitePast: from the beginning), at most `limit`
-  // jobs, in the order of their due times.
+  // Makes ready what is scheduled and due at or after `after` (a due time; InfinitePast: from the beginning), at most
+  // `limit` jobs, in the order of their due times.
   virtual absl::StatusOr<PromoteResult> Promote(const Fence& fence, absl::Time after, int limit) = 0;
   // Ends jobs whose expires has come and that have not started. Returns how many, at most `limit`.
   virtual absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit) = 0;
-  // Makes the history, dead letter and payload partitions from today to `days_ahead` days from now. Not fenced: idempotent.
+  // Makes the history, dead letter and payload partitions from today to `days_ahead` days from now. Not fenced:
+  // idempotent.
   virtual absl::Status EnsurePartitions(int days_ahead) = 0;
   // Drops partitions past their age. Returns the names dropped.
   virtual absl::StatusOr<std::vector<std::string>> DropPartitions(const Fence& fence, int history_days,
                                                                   int dead_letter_days) = 0;
   // Removes idempotency keys, claim requests and worker rows past their time, at most `limit` of each.
   virtual absl::StatusOr<int> Prune(const Fence& fence, int limit) = 0;
-  // Adds the deltas of events since the last fold to the stored counts, and empties the oldest event slot when possible.
+  // Adds the deltas of events since the last fold to the stored counts, and empties the oldest event slot when
+  // possible.
   virtual absl::Status FoldStats(const Fence& fence) = 0;
 
   // --- For operators ------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// Plain structs between the engine and the store. No protobuf, no libpq. Layer: store. Times are absl::Time by PostgreSQL's
-// clock; absent times are absl::InfiniteFuture() where "never" is meant, else std::optional.
+// Plain structs between the engine and the store. No protobuf, no libpq. Layer: store. Times are absl::Time by
+// PostgreSQL's clock; absent times are absl::InfiniteFuture() where "never" is meant, else std::optional.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,8 @@ struct EnqueueOutcome {
   JobState state = JobState::kReady;
 };
 
-// A stretch of the ready index of one (queue, priority): what a transaction made ready. Law: everything that makes rows ready
-// tells the lowest and highest key it touched.
+// A stretch of the ready index of one (queue, priority): what a transaction made ready. Law: everything that makes rows
+// ready tells the lowest and highest key it touched.
 struct Key {
   int64_t rank = std::numeric_limits<int64_t>::min();
   int64_t id = 0;
@@ -152,8 +152,8 @@ struct ClaimedJob {
 
 // One place that a poll offers.
 struct ClaimSlot {
-  int32_t worker = 0;   // Index into ClaimBatch::workers.
-  int32_t request = -1; // Index into ClaimBatch::requests, or -1.
+  int32_t worker = 0;    // Index into ClaimBatch::workers.
+  int32_t request = -1;  // Index into ClaimBatch::requests, or -1.
   absl::Duration lease;
 };
 
@@ -188,7 +188,7 @@ struct ClaimResult {
     std::optional<Key> last;  // The last key that was read.
   };
   std::vector<RangeRead> ranges;
-  std::vector<int64_t> missed;        // Ready when read, but not got: look at them again.
+  std::vector<int64_t> missed;          // Ready when read, but not got: look at them again.
   std::vector<int32_t> taken_requests;  // Indexes of requests that another claim had already served: replay them.
 };
 
@@ -200,9 +200,9 @@ struct ExtendItem {
 
 // What a statement could say about one token. kUnresolved items (locked by someone, or gone) go to ResolveTokens.
 enum class TokenState {
-  kCurrent,     // Valid, but its row was locked: try again.
-  kWon,         // This call did it.
-  kReplayed,    // An earlier call with this token and verb did it.
+  kCurrent,   // Valid, but its row was locked: try again.
+  kWon,       // This call did it.
+  kReplayed,  // An earlier call with this token and verb did it.
   kLeaseLost,
   kCancelled,
   kAlreadySettled,
@@ -269,10 +269,10 @@ struct NamedClaimOutcome {
 struct Reaped {
   int64_t id = 0;
   bool discarded = false;
-  bool forgiven = false;             // Ran out during an outage: burned no crash.
+  bool forgiven = false;                    // Ran out during an outage: burned no crash.
   std::optional<absl::Duration> remaining;  // Not reaped: it was extended and has so long left.
-  bool gone = false;                 // No lease of this number any more.
-  bool locked = false;               // Look again soon.
+  bool gone = false;                        // No lease of this number any more.
+  bool locked = false;                      // Look again soon.
 };
 
 // The lease a replica watches.
@@ -326,11 +326,11 @@ struct Notice {
 
 // What became visible since the snapshot before.
 struct EventBatch {
-  std::string snapshot;                 // Pass it to the next read.
+  std::string snapshot;  // Pass it to the next read.
   std::vector<ReadyRange> ready;
   std::map<int32_t, QueueCounts> deltas;  // By queue.
   std::vector<Notice> notices;
-  std::vector<int32_t> changed_queues;    // Settings, paused.
+  std::vector<int32_t> changed_queues;     // Settings, paused.
   std::optional<absl::Time> earliest_due;  // Of the jobs that were scheduled.
   absl::Time now;
 };
@@ -398,8 +398,8 @@ struct PromoteResult {
   std::optional<absl::Duration> next_due;  // From now; absent if nothing is scheduled.
   bool more = false;                       // The limit was reached: call again at once.
   absl::Time now;                          // The transaction's now().
-  // Pass it as `after` next time: no due row that this statement could see is left before it. The due time of the last row
-  // read if `more`, else `now`; never beyond a row that was passed over because somebody had it locked.
+  // Pass it as `after` next time: no due row that this statement could see is left before it. The due time of the last
+  // row read if `more`, else `now`; never beyond a row that was passed over because somebody had it locked.
   absl::Time cursor = absl::InfinitePast();
 };
 

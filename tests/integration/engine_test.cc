@@ -1,4 +1,7 @@
-// The engine on a real PostgreSQL: batching, long polls, cursors over several replicas, leases that run out, notices, waiting for outcomes.
+// The engine on a real PostgreSQL: batching, long polls, cursors over several replicas, leases that run out, notices,
+// waiting for outcomes.
+#include "server/engine/engine.h"
+
 #include <atomic>
 #include <future>
 #include <map>
@@ -7,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
-#include "server/engine/engine.h"
 #include "tests/support/store_fixture.h"
 
 namespace tenure::engine {
@@ -47,11 +49,13 @@ class EngineTest : public tenure::testing::StoreTest {
     auto promise = std::make_shared<std::promise<absl::StatusOr<T>>>();
     auto future = promise->get_future();
     call([promise](absl::StatusOr<T> answer) { promise->set_value(std::move(answer)); });
-    if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) return absl::DeadlineExceededError("no answer");
+    if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready)
+      return absl::DeadlineExceededError("no answer");
     return future.get();
   }
 
-  static std::vector<store::EnqueueOutcome> Enqueue(Engine& engine, int n, const std::string& queue = "q", store::NewJob spec = {}) {
+  static std::vector<store::EnqueueOutcome> Enqueue(Engine& engine, int n, const std::string& queue = "q",
+                                                    store::NewJob spec = {}) {
     if (spec.kind.empty()) spec.kind = "k";
     std::vector<EnqueueItem> items(static_cast<size_t>(n), EnqueueItem{queue, spec});
     auto outcomes = Await<std::vector<store::EnqueueOutcome>>([&](auto done) { engine.Enqueue(items, In(10), done); });
@@ -89,7 +93,8 @@ TEST_F(EngineTest, JobsFlowThrough) {
     auto claimed = Claim(*replica->engine, Call(100, absl::Seconds(2)));
     ASSERT_TRUE(claimed.ok()) << claimed.status();
     ASSERT_FALSE(claimed->jobs.empty());
-    for (const SettleAnswer& answer : Complete(*replica->engine, claimed->jobs)) EXPECT_TRUE(answer.status.ok()) << answer.status;
+    for (const SettleAnswer& answer : Complete(*replica->engine, claimed->jobs))
+      EXPECT_TRUE(answer.status.ok()) << answer.status;
     done += claimed->jobs.size();
   }
   EXPECT_EQ(Sql("select count(*) from tenure.history"), "250");
@@ -100,7 +105,8 @@ TEST_F(EngineTest, JobsFlowThrough) {
 
 TEST_F(EngineTest, AParkedPollOfAQueueThatDoesNotExistIsWoken) {
   auto replica = StartReplica();
-  auto polled = std::async(std::launch::async, [&] { return Claim(*replica->engine, Call(1, absl::Seconds(10), "later")); });
+  auto polled =
+      std::async(std::launch::async, [&] { return Claim(*replica->engine, Call(1, absl::Seconds(10), "later")); });
   while (replica->engine->health().event_lag > absl::Seconds(5)) std::this_thread::yield();
   Enqueue(*replica->engine, 1, "later");
   auto claimed = polled.get();
@@ -150,8 +156,9 @@ TEST_F(EngineTest, ACallerThatHasGoneGetsNoLease) {
   Enqueue(*replica->engine, 1);
   Complete(*replica->engine, Claim(*replica->engine, Call(1, absl::Seconds(5)))->jobs);
   std::promise<absl::Status> answered;
-  auto handle = replica->engine->Claim(Call(1, absl::Seconds(10)), In(20),
-                                       [&](absl::StatusOr<ClaimAnswer> answer) { answered.set_value(answer.status()); });
+  auto handle = replica->engine->Claim(Call(1, absl::Seconds(10)), In(20), [&](absl::StatusOr<ClaimAnswer> answer) {
+    answered.set_value(answer.status());
+  });
   handle->Cancel();
   EXPECT_TRUE(absl::IsCancelled(answered.get_future().get()));
   Enqueue(*replica->engine, 1);
@@ -294,12 +301,14 @@ TEST_F(EngineTest, SeveralQueuesInStrictOrderAndByWeight) {
   Enqueue(*replica->engine, 300, "b");
   ClaimCall strict = Call(1, absl::Seconds(5));
   strict.queues = {{"b", 1}, {"a", 1}};
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(replica->engine->QueueName(Claim(*replica->engine, strict)->jobs[0].job.id.queue), "b");
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(replica->engine->QueueName(Claim(*replica->engine, strict)->jobs[0].job.id.queue), "b");
   ClaimCall weighted = Call(1, absl::Seconds(5));
   weighted.queues = {{"a", 1}, {"b", 3}};
   weighted.weighted = true;
   std::map<std::string, int> served;
-  for (int i = 0; i < 200; ++i) ++served[replica->engine->QueueName(Claim(*replica->engine, weighted)->jobs[0].job.id.queue)];
+  for (int i = 0; i < 200; ++i)
+    ++served[replica->engine->QueueName(Claim(*replica->engine, weighted)->jobs[0].job.id.queue)];
   EXPECT_GT(served["b"], 120);
   EXPECT_GT(served["a"], 20);
 }
@@ -308,7 +317,8 @@ TEST_F(EngineTest, StopAnswersEveryone) {
   auto replica = StartReplica();
   std::vector<std::future<absl::StatusOr<ClaimAnswer>>> polls;
   for (int i = 0; i < 20; ++i) {
-    polls.push_back(std::async(std::launch::async, [&] { return Claim(*replica->engine, Call(1, absl::Seconds(15))); }));
+    polls.push_back(
+        std::async(std::launch::async, [&] { return Claim(*replica->engine, Call(1, absl::Seconds(15))); }));
   }
   Enqueue(*replica->engine, 1);
   while (Sql("select count(*) from tenure.job where state = 4") != "1") std::this_thread::yield();

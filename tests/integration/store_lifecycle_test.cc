@@ -299,7 +299,8 @@ TEST_F(StoreLifecycleTest, IdempotencyKeysMakeOneJob) {
 TEST_F(StoreLifecycleTest, AnUncommittedKeyHoldsOnlyItsOwnItem) {
   auto other = store::postgres::Connection::Open(database_.url(), "other", absl::Seconds(5)).value();
   store::postgres::Transaction tx(*other, {absl::Seconds(30)});
-  ASSERT_TRUE(tx.Run("select tenure.enqueue('q', 'k', '{}', idempotency_key => 'held')", store::postgres::Params()).ok());
+  ASSERT_TRUE(
+      tx.Run("select tenure.enqueue('q', 'k', '{}', idempotency_key => 'held')", store::postgres::Params()).ok());
   std::vector<NewJob> batch;
   for (const char* key : {"a", "b", "held", "z"}) {
     batch.push_back(Spec());
@@ -392,7 +393,9 @@ TEST_F(StoreLifecycleTest, TheSqlFunctionsWriteWhatTheRpcsWrite) {
   const LeaseToken token = Claim(1)[0].token;
   EXPECT_EQ(Complete(token, Payload{"ok", "application/octet-stream"}).state, TokenState::kWon);
   // The same columns are set, and the same verb is replayed.
-  EXPECT_EQ(Sql("select count(distinct (state, settled_verb, result, result_type, attempt, token)) from tenure.history"), "1");
+  EXPECT_EQ(
+      Sql("select count(distinct (state, settled_verb, result, result_type, attempt, token)) from tenure.history"),
+      "1");
   EXPECT_EQ(Resolve(Verb::kComplete, claimed[0].token), TokenState::kReplayed);
   EXPECT_EQ(Sql("select sum(leased)::text || ',' || sum(completed) from tenure.event"), "0,2");
 }
@@ -471,8 +474,10 @@ TEST_F(StoreLifecycleTest, ListPagesThroughLiveAndEnded) {
 TEST_F(StoreLifecycleTest, AMissingPartitionIsMadeOnDemand) {
   Enqueue(1);
   const LeaseToken token = Claim(1)[0].token;
-  Sql("do $$ declare t text; begin for t in select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on "
-      "p.oid = i.inhparent where p.relname in ('history', 'payload', 'dead_letter') loop execute 'drop table tenure.' || t; end loop; end $$");
+  Sql("do $$ declare t text; begin for t in select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid "
+      "join pg_class p on "
+      "p.oid = i.inhparent where p.relname in ('history', 'payload', 'dead_letter') loop execute 'drop table tenure.' "
+      "|| t; end loop; end $$");
   EXPECT_EQ(Complete(token).state, TokenState::kWon);
   EXPECT_EQ(Sql("select count(*) from tenure.history"), "1");
   const std::vector<NewJob> specs{Spec(std::string(5000, 'x'))};

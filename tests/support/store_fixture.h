@@ -1,4 +1,5 @@
-// A store on a fresh, migrated database for each test. Layer: tests. The schema is migrated once into a template, which each database copies.
+// A store on a fresh, migrated database for each test. Layer: tests. The schema is migrated once into a template, which
+// each database copies.
 #pragma once
 
 #include <memory>

@@ -26,17 +26,22 @@ constexpr std::string_view kRollback = "rollback";
 constexpr std::string_view kIdentity =
     "select pg_backend_pid(), (select backend_start from pg_stat_activity where pid = pg_backend_pid())";
 
-TimePoint After(absl::Duration duration) { return std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(duration); }
+TimePoint After(absl::Duration duration) {
+  return std::chrono::steady_clock::now() + absl::ToChronoMicroseconds(duration);
+}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& conninfo, const std::string& application_name,
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& conninfo,
+                                                             const std::string& application_name,
                                                              absl::Duration timeout) {
   // Only what the startup packet of every pooler accepts; no `options`.
   const std::string connect_timeout = absl::StrCat(std::max<int64_t>(2, absl::ToInt64Seconds(timeout)));
-  const char* keywords[] = {"dbname",     "fallback_application_name", "connect_timeout",     "keepalives_idle",
-                            "keepalives_interval", "keepalives_count", "tcp_user_timeout", "client_encoding", nullptr};
-  const char* values[] = {conninfo.c_str(), application_name.c_str(), connect_timeout.c_str(), "15", "5", "3", "15000", "UTF8", nullptr};
+  const char* keywords[] = {"dbname",           "fallback_application_name", "connect_timeout",
+                            "keepalives_idle",  "keepalives_interval",       "keepalives_count",
+                            "tcp_user_timeout", "client_encoding",           nullptr};
+  const char* values[] = {
+      conninfo.c_str(), application_name.c_str(), connect_timeout.c_str(), "15", "5", "3", "15000", "UTF8", nullptr};
   PGconn* pg = PQconnectdbParams(keywords, values, /*expand_dbname=*/1);
   std::unique_ptr<Connection> connection(new Connection(pg));
   if (PQstatus(pg) != CONNECTION_OK) {
@@ -44,7 +49,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const std::string& 
     return FromSqlState("", PQerrorMessage(pg));
   }
   // "schema already exists, skipping" and the like: what matters comes as an error.
-  PQsetNoticeProcessor(pg, [](void*, const char*) {}, nullptr);
+  PQsetNoticeProcessor(
+      pg, [](void*, const char*) {}, nullptr);
   if (PQsetnonblocking(pg, 1) != 0) return connection->Break("cannot be made non-blocking");
   connection->pooled_ = true;  // Until known: a name prepared behind a pooler would clash with another client's.
   Transaction transaction(*connection, {});
@@ -78,7 +84,8 @@ absl::Status Connection::Break(std::string_view what) {
 bool Connection::WaitForSocket(bool write, TimePoint deadline) {
   pollfd fd{PQsocket(pg_), static_cast<short>(POLLIN | (write ? POLLOUT : 0)), 0};
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
     if (left <= 0) return false;
     const int ready = poll(&fd, 1, static_cast<int>(std::min<int64_t>(left, 60'000)));
     if (ready > 0) return true;
@@ -105,7 +112,8 @@ absl::StatusOr<PGresult*> Connection::NextResult(TimePoint deadline) {
   return PQgetResult(pg_);
 }
 
-absl::Status Connection::RunPipeline(const std::vector<Statement>& statements, TimePoint deadline, std::vector<Result>* results) {
+absl::Status Connection::RunPipeline(const std::vector<Statement>& statements, TimePoint deadline,
+                                     std::vector<Result>* results) {
   if (broken_) return Break("is closed");
   if (PQenterPipelineMode(pg_) == 0) return Break("cannot pipeline");
   // What each expected result is: a preparation (text to remember) or a statement.
@@ -121,8 +129,8 @@ absl::Status Connection::RunPipeline(const std::vector<Statement>& statements, T
     const std::vector<int> formats(values.size(), 1);
     if (pooled_ || params.count() == 0) {
       const std::string text(statement.text);
-      if (PQsendQueryParams(pg_, text.c_str(), params.count(), nullptr, values.data(), params.lengths().data(), formats.data(),
-                            1) == 0) {
+      if (PQsendQueryParams(pg_, text.c_str(), params.count(), nullptr, values.data(), params.lengths().data(),
+                            formats.data(), 1) == 0) {
         return Break("could not send a statement");
       }
     } else {
@@ -134,7 +142,8 @@ absl::Status Connection::RunPipeline(const std::vector<Statement>& statements, T
         if (PQsendPrepare(pg_, name.c_str(), text.c_str(), 0, nullptr) == 0) return Break("could not send a statement");
         expected.push_back({statement.text.data(), name});
       }
-      if (PQsendQueryPrepared(pg_, name.c_str(), params.count(), values.data(), params.lengths().data(), formats.data(), 1) == 0) {
+      if (PQsendQueryPrepared(pg_, name.c_str(), params.count(), values.data(), params.lengths().data(), formats.data(),
+                              1) == 0) {
         return Break("could not send a statement");
       }
     }
@@ -164,7 +173,8 @@ absl::Status Connection::RunPipeline(const std::vector<Statement>& statements, T
         const char* sqlstate = PQresultErrorField(*next, PG_DIAG_SQLSTATE);
         const char* message = PQresultErrorField(*next, PG_DIAG_MESSAGE_PRIMARY);
         if (outcome.ok()) {
-          outcome = FromSqlState(sqlstate != nullptr ? sqlstate : "", message != nullptr ? message : PQerrorMessage(pg_));
+          outcome =
+              FromSqlState(sqlstate != nullptr ? sqlstate : "", message != nullptr ? message : PQerrorMessage(pg_));
         }
       }
     }
@@ -200,7 +210,8 @@ absl::Status Connection::Script(std::string_view sql, absl::Duration timeout) {
     while (PQisBusy(pg_)) {
       if (!WaitForSocket(/*write=*/false, cancelled ? deadline + kGrace : deadline)) {
         if (cancelled) return Break("no answer after a cancel");
-        // The server would go on by itself: a script has no statement_timeout, since that would have to be set on the session.
+        // The server would go on by itself: a script has no statement_timeout, since that would have to be set on the
+        // session.
         std::unique_ptr<PGcancel, decltype(&PQfreeCancel)> cancel(PQgetCancel(pg_), &PQfreeCancel);
         char error[256];
         if (!cancel || PQcancel(cancel.get(), error, sizeof error) == 0) return Break("could not cancel a script");
@@ -226,9 +237,13 @@ Transaction::~Transaction() { Rollback(); }
 
 void Transaction::Queue(std::string_view sql, const Params& params) { queued_.emplace_back(sql, params); }
 
-absl::StatusOr<Result> Transaction::Run(std::string_view sql, const Params& params) { return Send(sql, &params, false); }
+absl::StatusOr<Result> Transaction::Run(std::string_view sql, const Params& params) {
+  return Send(sql, &params, false);
+}
 
-absl::StatusOr<Result> Transaction::RunAndCommit(std::string_view sql, const Params& params) { return Send(sql, &params, true); }
+absl::StatusOr<Result> Transaction::RunAndCommit(std::string_view sql, const Params& params) {
+  return Send(sql, &params, true);
+}
 
 absl::Status Transaction::Commit() { return Send({}, nullptr, true).status(); }
 

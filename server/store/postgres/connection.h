@@ -1,14 +1,15 @@
-// One session with PostgreSQL, over libpq: binary parameters and results, pipelined transactions, a deadline on every call.
+// One session with PostgreSQL, over libpq: binary parameters and results, pipelined transactions, a deadline on every
+// call.
 //
 // Layer: store/postgres. Not thread-safe: one thread uses a connection at a time (ConnectionPool sees to it).
 //
-// A transaction is sent in as few round trips as it needs: BEGIN, its local settings (statement_timeout and the like: nothing
-// is ever set on the session, so a transaction pooler may stand between) and the statements go out in one pipeline, COMMIT with
-// the last of them. The acknowledgement of COMMIT is awaited before anything is reported as done.
+// A transaction is sent in as few round trips as it needs: BEGIN, its local settings (statement_timeout and the like:
+// nothing is ever set on the session, so a transaction pooler may stand between) and the statements go out in one
+// pipeline, COMMIT with the last of them. The acknowledgement of COMMIT is awaited before anything is reported as done.
 //
-// Failures: whatever breaks the connection, and a call that outlasts its deadline by more than a grace, closes it; the pool then
-// throws it away. A commit whose acknowledgement was lost is UNAVAILABLE with reason DATABASE_UNAVAILABLE: the caller's retry
-// with the same key or token finds out.
+// Failures: whatever breaks the connection, and a call that outlasts its deadline by more than a grace, closes it; the
+// pool then throws it away. A commit whose acknowledgement was lost is UNAVAILABLE with reason DATABASE_UNAVAILABLE:
+// the caller's retry with the same key or token finds out.
 #pragma once
 
 #include <libpq-fe.h>
@@ -36,10 +37,10 @@ struct Statement {
 
 class Connection {
  public:
-  // `conninfo`: a libpq URI or keyword string. Blocks up to `timeout`. UNAVAILABLE with libpq's message (without the password) if
-  // the server cannot be reached or refuses.
-  static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& conninfo, const std::string& application_name,
-                                                          absl::Duration timeout);
+  // `conninfo`: a libpq URI or keyword string. Blocks up to `timeout`. UNAVAILABLE with libpq's message (without the
+  // password) if the server cannot be reached or refuses.
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(const std::string& conninfo,
+                                                          const std::string& application_name, absl::Duration timeout);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;

@@ -30,10 +30,11 @@ absl::Status Make(std::string_view sqlstate, std::string_view message) {
     return MakeError(absl::StatusCode::kAborted, "DATABASE_CONFLICT", absl::StrCat("PostgreSQL: ", text));
   }
   if (sqlclass == "3F" || sqlclass == "42") {
-    return MakeError(absl::StatusCode::kFailedPrecondition, "SCHEMA_MISMATCH",
-                     absl::StrCat("the database schema does not fit this version (run `tenured migrate up`, or check the role's "
-                                  "rights): ",
-                                  text));
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "SCHEMA_MISMATCH",
+        absl::StrCat("the database schema does not fit this version (run `tenured migrate up`, or check the role's "
+                     "rights): ",
+                     text));
   }
   return MakeError(absl::StatusCode::kInternal, "DATABASE_ERROR",
                    absl::StrCat("PostgreSQL ", std::string(sqlstate), ": ", text));

@@ -15,7 +15,8 @@ class Hash {
     for (char c : bytes) Byte(static_cast<unsigned char>(c));
   }
   void Int(int64_t value) {
-    for (int shift = 56; shift >= 0; shift -= 8) Byte(static_cast<unsigned char>(static_cast<uint64_t>(value) >> shift));
+    for (int shift = 56; shift >= 0; shift -= 8)
+      Byte(static_cast<unsigned char>(static_cast<uint64_t>(value) >> shift));
   }
   template <typename T>
   void Optional(const std::optional<T>& value) {

@@ -56,8 +56,9 @@ absl::StatusOr<std::map<int, Migrator::Entry>> ReadApplied(Transaction& tx) {
 
 absl::Status Explain(const absl::Status& status, std::string_view file) {
   if (IsConnectionFailure(status)) return status;
-  return MakeError(absl::StatusCode::kFailedPrecondition, "MIGRATION_FAILED",
-                   absl::StrCat("migration ", std::string(file), " failed and was rolled back: ", std::string(status.message())));
+  return MakeError(
+      absl::StatusCode::kFailedPrecondition, "MIGRATION_FAILED",
+      absl::StrCat("migration ", std::string(file), " failed and was rolled back: ", std::string(status.message())));
 }
 
 }  // namespace
@@ -102,9 +103,11 @@ absl::StatusOr<std::vector<int>> Migrator::Down(int target) {
     auto migration = known.find(version);
     if (migration == known.end()) {
       return MakeError(absl::StatusCode::kInvalidArgument, "UNKNOWN_MIGRATION",
-                       absl::StrCat("the database has migration ", version, ", which this binary does not know; use the newer `tenured` to go down"));
+                       absl::StrCat("the database has migration ", version,
+                                    ", which this binary does not know; use the newer `tenured` to go down"));
     }
-    if (absl::Status ran = connection->Script(migration->second.down, kTimeout); !ran.ok()) return Explain(ran, migration->second.name);
+    if (absl::Status ran = connection->Script(migration->second.down, kTimeout); !ran.ok())
+      return Explain(ran, migration->second.name);
     TENURE_RETURN_IF_ERROR(tx.Run(kForget, Params().Add(version)).status());
     TENURE_RETURN_IF_ERROR(tx.Commit());
     LogInfo("migration reverted", {{"version", std::to_string(version)}, {"name", migration->second.name}});

@@ -1,8 +1,8 @@
-// Brings the database schema to the version that this daemon needs. Layer: store/postgres. Not thread-safe; several processes may
-// migrate at once (a lock lets them do it one after the other).
+// Brings the database schema to the version that this daemon needs. Layer: store/postgres. Not thread-safe; several
+// processes may migrate at once (a lock lets them do it one after the other).
 //
-// The migrations are migrations/NNNN_name.{up,down}.sql, embedded in the binary; each runs in one transaction and is recorded in
-// tenure.schema_migration. A daemon refuses a schema that is older than it needs and accepts a newer one.
+// The migrations are migrations/NNNN_name.{up,down}.sql, embedded in the binary; each runs in one transaction and is
+// recorded in tenure.schema_migration. A daemon refuses a schema that is older than it needs and accepts a newer one.
 #pragma once
 
 #include <optional>
@@ -29,8 +29,8 @@ class Migrator {
     bool known = true;  // False: in the database, but not in this binary (a newer daemon has been here).
   };
 
-  // Applies what is missing, up to `target` (default: all). Returns the versions applied. UNAVAILABLE if the database is away,
-  // FAILED_PRECONDITION with PostgreSQL's word if a migration fails (its transaction is rolled back).
+  // Applies what is missing, up to `target` (default: all). Returns the versions applied. UNAVAILABLE if the database
+  // is away, FAILED_PRECONDITION with PostgreSQL's word if a migration fails (its transaction is rolled back).
   absl::StatusOr<std::vector<int>> Up(std::optional<int> target = std::nullopt);
   // Reverts down to (not including) `target`. INVALID_ARGUMENT if this binary does not know a version that is applied.
   absl::StatusOr<std::vector<int>> Down(int target);

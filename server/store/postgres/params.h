@@ -1,5 +1,5 @@
-// Parameters of a statement in PostgreSQL's binary format: no hex, no quoting, no text arrays. Layer: store/postgres. Not
-// thread-safe; build one per execution.
+// Parameters of a statement in PostgreSQL's binary format: no hex, no quoting, no text arrays. Layer: store/postgres.
+// Not thread-safe; build one per execution.
 #pragma once
 
 #include <cstdint>
@@ -48,13 +48,20 @@ inline void PutValue(std::string& out, absl::Time v) { Put64(out, static_cast<ui
 
 template <typename T>
 constexpr uint32_t OidOf() {
-  if constexpr (std::is_same_v<T, bool>) return 16;
-  else if constexpr (std::is_same_v<T, int16_t>) return 21;
-  else if constexpr (std::is_same_v<T, int32_t>) return 23;
-  else if constexpr (std::is_same_v<T, int64_t>) return 20;
-  else if constexpr (std::is_same_v<T, double>) return 701;
-  else if constexpr (std::is_same_v<T, absl::Time>) return 1184;
-  else return 25;  // text
+  if constexpr (std::is_same_v<T, bool>)
+    return 16;
+  else if constexpr (std::is_same_v<T, int16_t>)
+    return 21;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return 23;
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return 20;
+  else if constexpr (std::is_same_v<T, double>)
+    return 701;
+  else if constexpr (std::is_same_v<T, absl::Time>)
+    return 1184;
+  else
+    return 25;  // text
 }
 inline constexpr uint32_t kBytea = 17;
 
@@ -82,7 +89,8 @@ class Params {
     return *this;
   }
 
-  // An array of what `get` returns for each element of `items`: a value or std::optional of one (nullopt: NULL). Types as in Add.
+  // An array of what `get` returns for each element of `items`: a value or std::optional of one (nullopt: NULL). Types
+  // as in Add.
   template <typename Range, typename Get>
   Params& AddArray(const Range& items, Get get, std::optional<uint32_t> oid = std::nullopt) {
     using Raw = std::decay_t<decltype(get(*std::begin(items)))>;

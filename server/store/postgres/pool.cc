@@ -28,11 +28,13 @@ absl::StatusOr<ConnectionPool::Lease> ConnectionPool::Acquire(absl::Duration tim
       idle_.pop_back();
       if (connection->Healthy()) {
         metrics_.db_connections.Add({{"state", "idle"}}).Set(static_cast<double>(idle_.size()));
-        metrics_.db_connections.Add({{"state", "busy"}}).Set(static_cast<double>(open_ - static_cast<int>(idle_.size())));
+        metrics_.db_connections.Add({{"state", "busy"}})
+            .Set(static_cast<double>(open_ - static_cast<int>(idle_.size())));
         return Lease(this, std::move(connection));
       }
       --open_;
-      std::erase(backends_, std::make_pair(static_cast<int32_t>(connection->backend_pid()), connection->backend_start()));
+      std::erase(backends_,
+                 std::make_pair(static_cast<int32_t>(connection->backend_pid()), connection->backend_start()));
     }
     if (open_ < size_) {
       if (std::chrono::steady_clock::now() < fail_fast_until_) return last_failure_;
@@ -55,7 +57,8 @@ absl::StatusOr<ConnectionPool::Lease> ConnectionPool::Acquire(absl::Duration tim
     }
     if (freed_.wait_until(lock, deadline) == std::cv_status::timeout && idle_.empty() && open_ >= size_) {
       return MakeError(absl::StatusCode::kUnavailable, "DATABASE_UNAVAILABLE",
-                       "all database connections are busy; raise --database-connections if this lasts", {}, absl::Milliseconds(500));
+                       "all database connections are busy; raise --database-connections if this lasts", {},
+                       absl::Milliseconds(500));
     }
   }
 }
@@ -65,7 +68,8 @@ void ConnectionPool::Return(std::unique_ptr<Connection> connection) {
     std::lock_guard<std::mutex> lock(mu_);
     if (connection->broken()) {
       --open_;
-      std::erase(backends_, std::make_pair(static_cast<int32_t>(connection->backend_pid()), connection->backend_start()));
+      std::erase(backends_,
+                 std::make_pair(static_cast<int32_t>(connection->backend_pid()), connection->backend_start()));
     } else {
       idle_.push_back(std::move(connection));
     }

@@ -24,7 +24,8 @@ class ConnectionPool {
   // Gives the connection back when it goes; a broken one is thrown away.
   class Lease {
    public:
-    Lease(ConnectionPool* pool, std::unique_ptr<Connection> connection) : pool_(pool), connection_(std::move(connection)) {}
+    Lease(ConnectionPool* pool, std::unique_ptr<Connection> connection)
+        : pool_(pool), connection_(std::move(connection)) {}
     Lease(Lease&&) = default;
     Lease& operator=(Lease&&) = delete;
     ~Lease() {
@@ -38,8 +39,8 @@ class ConnectionPool {
     std::unique_ptr<Connection> connection_;
   };
 
-  // Waits up to `timeout` for a free one. UNAVAILABLE / DATABASE_UNAVAILABLE if PostgreSQL cannot be reached (the refusal is
-  // remembered for a moment, so that callers fail fast while it is away) or all are busy.
+  // Waits up to `timeout` for a free one. UNAVAILABLE / DATABASE_UNAVAILABLE if PostgreSQL cannot be reached (the
+  // refusal is remembered for a moment, so that callers fail fast while it is away) or all are busy.
   absl::StatusOr<Lease> Acquire(absl::Duration timeout);
 
   // Backends of the open connections with their starts, for the replica's row. Empty behind a pooler.

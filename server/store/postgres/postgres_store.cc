@@ -26,7 +26,9 @@ std::unique_ptr<PostgresStore> PostgresStore::Open(const PostgresOptions& option
 }
 
 PostgresStore::PostgresStore(const PostgresOptions& options, Metrics& metrics)
-    : options_(options), metrics_(metrics), pool_(options.url, options.application_name, options.connections, metrics) {}
+    : options_(options),
+      metrics_(metrics),
+      pool_(options.url, options.application_name, options.connections, metrics) {}
 
 absl::Status PostgresStore::RunLoop(const char* name, Transaction::Limits limits,
                                     const std::function<absl::Status(Transaction&)>& attempt) {
@@ -56,7 +58,8 @@ absl::Status PostgresStore::RunLoop(const char* name, Transaction::Limits limits
   }
   if (IsRetryable(status)) {
     status = MakeError(absl::StatusCode::kUnavailable, "DATABASE_UNAVAILABLE",
-                       "the transaction kept conflicting with others; nothing was written, try again", {}, absl::Milliseconds(100));
+                       "the transaction kept conflicting with others; nothing was written, try again", {},
+                       absl::Milliseconds(100));
   }
   metrics_.db_statement_duration.Add({{"statement", name}}, LatencyBuckets())
       .Observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
@@ -83,7 +86,8 @@ absl::Status PostgresStore::FetchPayloads(std::span<Job* const> jobs, std::span<
     }
     if (rows.rows() != static_cast<int>(by_id.size())) {
       return MakeError(absl::StatusCode::kInternal, "PAYLOAD_MISSING",
-                       absl::StrCat("the payload of a job of day ", day, " is gone from tenure.payload; was a partition dropped by hand?"));
+                       absl::StrCat("the payload of a job of day ", day,
+                                    " is gone from tenure.payload; was a partition dropped by hand?"));
     }
   }
   return absl::OkStatus();

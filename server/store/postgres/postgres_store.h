@@ -1,8 +1,9 @@
-// The store on PostgreSQL. Each public method is one transaction over the statements of sql/, which carry the rules; here they are
-// given their parameters and their rows are read. Layer: store/postgres, known to app alone. Thread-safe.
+// The store on PostgreSQL. Each public method is one transaction over the statements of sql/, which carry the rules;
+// here they are given their parameters and their rows are read. Layer: store/postgres, known to app alone. Thread-safe.
 //
-// The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc, store_replicas.cc,
-// store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in postgres_store.cc.
+// The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
+// store_replicas.cc, store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines, retries inside,
+// metrics) is Run in postgres_store.cc.
 #pragma once
 
 #include <functional>
@@ -38,7 +39,8 @@ class PostgresStore : public Store {
   absl::StatusOr<Queue> UpdateQueue(std::string_view name, const QueueSettings& settings,
                                     const std::set<std::string>& fields) override;
   absl::StatusOr<Queue> SetPaused(std::string_view name, bool paused) override;
-  absl::StatusOr<std::vector<Queue>> ListQueues(std::string_view after_name, std::string_view prefix, int limit) override;
+  absl::StatusOr<std::vector<Queue>> ListQueues(std::string_view after_name, std::string_view prefix,
+                                                int limit) override;
   absl::StatusOr<std::vector<Queue>> LoadQueues(std::span<const int32_t> ids) override;
 
   absl::StatusOr<EnqueueResult> Enqueue(int32_t queue, std::span<const NewJob> jobs) override;
@@ -58,7 +60,8 @@ class PostgresStore : public Store {
   absl::StatusOr<SettleResult> Complete(int32_t queue, std::span<const CompleteItem> items) override;
   absl::StatusOr<SettleResult> Fail(int32_t queue, std::span<const FailItem> items) override;
   absl::StatusOr<SettleResult> GiveBack(int32_t queue, Verb verb, std::span<const GiveBackItem> items) override;
-  absl::StatusOr<std::vector<ResolvedToken>> ResolveTokens(int32_t queue, Verb verb, std::span<const LeaseToken> tokens) override;
+  absl::StatusOr<std::vector<ResolvedToken>> ResolveTokens(int32_t queue, Verb verb,
+                                                           std::span<const LeaseToken> tokens) override;
 
   absl::StatusOr<std::vector<Reaped>> Reap(int32_t queue, std::span<const LeaseRef> leases,
                                            std::vector<ReadyRange>* ready) override;
@@ -76,7 +79,8 @@ class PostgresStore : public Store {
   absl::StatusOr<int> EvictReplicas(const Fence& fence) override;
   absl::Status RecordOutage(absl::Duration length) override;
 
-  absl::StatusOr<std::optional<Fence>> AcquireLeader(std::string_view worker, int32_t replica, absl::Duration lease) override;
+  absl::StatusOr<std::optional<Fence>> AcquireLeader(std::string_view worker, int32_t replica,
+                                                     absl::Duration lease) override;
   absl::Status RenewLeader(const Fence& fence, absl::Duration lease) override;
   absl::Status ReleaseLeader(const Fence& fence) override;
   absl::Status ReportRun(std::string_view worker, const RunReport& report) override;
@@ -85,7 +89,8 @@ class PostgresStore : public Store {
   absl::StatusOr<PromoteResult> Promote(const Fence& fence, absl::Time after, int limit) override;
   absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit) override;
   absl::Status EnsurePartitions(int days_ahead) override;
-  absl::StatusOr<std::vector<std::string>> DropPartitions(const Fence& fence, int history_days, int dead_letter_days) override;
+  absl::StatusOr<std::vector<std::string>> DropPartitions(const Fence& fence, int history_days,
+                                                          int dead_letter_days) override;
   absl::StatusOr<int> Prune(const Fence& fence, int limit) override;
   absl::Status FoldStats(const Fence& fence) override;
 
@@ -95,24 +100,29 @@ class PostgresStore : public Store {
   absl::Status Ping() override;
 
  private:
-  // Runs `body` in a transaction on a connection of the pool. Serialization failures and deadlocks run it again; a missing partition is
-  // made and the body run again; a connection that turns out to be dead before anything was sent is replaced. `name` labels the metrics.
+  // Runs `body` in a transaction on a connection of the pool. Serialization failures and deadlocks run it again; a
+  // missing partition is made and the body run again; a connection that turns out to be dead before anything was sent
+  // is replaced. `name` labels the metrics.
   template <typename T>
-  absl::StatusOr<T> Run(const char* name, Transaction::Limits limits, std::function<absl::StatusOr<T>(Transaction&)> body);
+  absl::StatusOr<T> Run(const char* name, Transaction::Limits limits,
+                        std::function<absl::StatusOr<T>(Transaction&)> body);
   template <typename T>
   absl::StatusOr<T> Run(const char* name, std::function<absl::StatusOr<T>(Transaction&)> body) {
     return Run<T>(name, Transaction::Limits{options_.statement_timeout}, std::move(body));
   }
   // The loop of Run: `attempt` runs once per try.
-  absl::Status RunLoop(const char* name, Transaction::Limits limits, const std::function<absl::Status(Transaction&)>& attempt);
+  absl::Status RunLoop(const char* name, Transaction::Limits limits,
+                       const std::function<absl::Status(Transaction&)>& attempt);
   // One statement that answers rows.
   absl::StatusOr<Result> RunOne(const char* name, std::string_view sql, const Params& params);
 
   // Fills in payloads that are kept apart: jobs[i]'s is in the partition days[i] (-1: it is in the row).
   absl::Status FetchPayloads(std::span<Job* const> jobs, std::span<const int32_t> days);
   std::vector<int64_t> Secrets(size_t n);
-  absl::StatusOr<EnqueueResult> EnqueueKeyedScoped(Transaction& tx, int32_t queue, int16_t scope, std::span<const NewJob* const> jobs,
-                                                   std::span<const std::string> keys, std::span<const std::string> fingerprints,
+  absl::StatusOr<EnqueueResult> EnqueueKeyedScoped(Transaction& tx, int32_t queue, int16_t scope,
+                                                   std::span<const NewJob* const> jobs,
+                                                   std::span<const std::string> keys,
+                                                   std::span<const std::string> fingerprints,
                                                    std::span<const std::string> retry_of, bool commit);
 
   const PostgresOptions options_;

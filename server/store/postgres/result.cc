@@ -71,7 +71,8 @@ std::string_view Result::Json(int row, int column) const {
 
 std::vector<std::string> Result::TextArray(int row, int column) const {
   std::vector<std::string> out;
-  ForEachElement(Bytes(row, column), [&](const char* data, int size) { out.emplace_back(data, static_cast<size_t>(size)); });
+  ForEachElement(Bytes(row, column),
+                 [&](const char* data, int size) { out.emplace_back(data, static_cast<size_t>(size)); });
   return out;
 }
 

@@ -1,4 +1,5 @@
-// Rows of a statement in PostgreSQL's binary format. Layer: store/postgres. Not thread-safe; a value may be read as often as wanted.
+// Rows of a statement in PostgreSQL's binary format. Layer: store/postgres. Not thread-safe; a value may be read as
+// often as wanted.
 #pragma once
 
 #include <libpq-fe.h>

@@ -6,21 +6,52 @@ namespace tenure::store::postgres {
 
 JobReader::JobReader(const Result& result)
     : r_(result),
-      id_(r_.Column("id")), queue_id_(r_.Column("queue_id")), day_(r_.Column("day")), state_(r_.Column("state")),
-      kind_(r_.Column("kind")), priority_(r_.Column("priority")), tenant_(r_.Column("tenant")), attempt_(r_.Column("attempt")),
-      failures_(r_.Column("failures")), crashes_(r_.Column("crashes")), releases_(r_.Column("releases")),
-      snoozes_(r_.Column("snoozes")), max_attempts_(r_.Column("max_attempts")), crash_budget_(r_.Column("crash_budget")),
-      token_(r_.Column("token")), token_secret_(r_.Column("token_secret")), worker_(r_.Column("worker")),
-      lease_us_(r_.Column("lease_us")), lease_until_(r_.Column("lease_until")), leased_at_(r_.Column("leased_at")),
-      progress_(r_.Column("progress")), progress_message_(r_.Column("progress_message")), due_at_(r_.Column("due_at")),
-      expires_at_(r_.Column("expires_at")), created_at_(r_.Column("created_at")), updated_at_(r_.Column("updated_at")),
-      started_at_(r_.Column("started_at")), ended_at_(r_.Column("ended_at")), payload_(r_.Column("payload")),
-      payload_day_(r_.Column("payload_day")), content_type_(r_.Column("content_type")), headers_(r_.Column("headers")),
-      backoff_initial_(r_.Column("backoff_initial_us")), backoff_multiplier_(r_.Column("backoff_multiplier")),
-      backoff_max_(r_.Column("backoff_max_us")), error_message_(r_.Column("error_message")), error_type_(r_.Column("error_type")),
-      error_detail_(r_.Column("error_detail")), error_attempt_(r_.Column("error_attempt")), error_at_(r_.Column("error_at")),
-      effect_key_(r_.Column("effect_key")), retry_of_(r_.Column("retry_of")), idempotency_key_(r_.Column("idempotency_key")),
-      result_(r_.Column("result")), result_type_(r_.Column("result_type")), today_(r_.Column("today")),
+      id_(r_.Column("id")),
+      queue_id_(r_.Column("queue_id")),
+      day_(r_.Column("day")),
+      state_(r_.Column("state")),
+      kind_(r_.Column("kind")),
+      priority_(r_.Column("priority")),
+      tenant_(r_.Column("tenant")),
+      attempt_(r_.Column("attempt")),
+      failures_(r_.Column("failures")),
+      crashes_(r_.Column("crashes")),
+      releases_(r_.Column("releases")),
+      snoozes_(r_.Column("snoozes")),
+      max_attempts_(r_.Column("max_attempts")),
+      crash_budget_(r_.Column("crash_budget")),
+      token_(r_.Column("token")),
+      token_secret_(r_.Column("token_secret")),
+      worker_(r_.Column("worker")),
+      lease_us_(r_.Column("lease_us")),
+      lease_until_(r_.Column("lease_until")),
+      leased_at_(r_.Column("leased_at")),
+      progress_(r_.Column("progress")),
+      progress_message_(r_.Column("progress_message")),
+      due_at_(r_.Column("due_at")),
+      expires_at_(r_.Column("expires_at")),
+      created_at_(r_.Column("created_at")),
+      updated_at_(r_.Column("updated_at")),
+      started_at_(r_.Column("started_at")),
+      ended_at_(r_.Column("ended_at")),
+      payload_(r_.Column("payload")),
+      payload_day_(r_.Column("payload_day")),
+      content_type_(r_.Column("content_type")),
+      headers_(r_.Column("headers")),
+      backoff_initial_(r_.Column("backoff_initial_us")),
+      backoff_multiplier_(r_.Column("backoff_multiplier")),
+      backoff_max_(r_.Column("backoff_max_us")),
+      error_message_(r_.Column("error_message")),
+      error_type_(r_.Column("error_type")),
+      error_detail_(r_.Column("error_detail")),
+      error_attempt_(r_.Column("error_attempt")),
+      error_at_(r_.Column("error_at")),
+      effect_key_(r_.Column("effect_key")),
+      retry_of_(r_.Column("retry_of")),
+      idempotency_key_(r_.Column("idempotency_key")),
+      result_(r_.Column("result")),
+      result_type_(r_.Column("result_type")),
+      today_(r_.Column("today")),
       remaining_(r_.Column("remaining")) {}
 
 Job JobReader::Read(int row) const {
@@ -50,7 +81,8 @@ Job JobReader::Read(int row) const {
   job.updated = job.ended ? *job.ended : r_.Time(row, updated_at_);
   job.expires = r_.OptionalTime(row, expires_at_);
   if (job.state == JobState::kLeased) {
-    job.lease = Lease{r_.Text(row, worker_), r_.Time(row, lease_until_), r_.Time(row, leased_at_), r_.Int32(row, token_)};
+    job.lease =
+        Lease{r_.Text(row, worker_), r_.Time(row, lease_until_), r_.Time(row, leased_at_), r_.Int32(row, token_)};
     if (!r_.IsNull(row, progress_) || !r_.IsNull(row, progress_message_)) {
       job.progress = Progress{r_.Double(row, progress_), r_.Text(row, progress_message_)};
     }
@@ -61,7 +93,8 @@ Job JobReader::Read(int row) const {
   }
   if (!r_.IsNull(row, result_)) job.result = Payload{r_.Text(row, result_), r_.Text(row, result_type_)};
   if (!r_.IsNull(row, backoff_initial_)) {
-    job.backoff = Backoff{r_.Int(row, backoff_initial_), r_.Double(row, backoff_multiplier_), r_.Int(row, backoff_max_)};
+    job.backoff =
+        Backoff{r_.Int(row, backoff_initial_), r_.Double(row, backoff_multiplier_), r_.Int(row, backoff_max_)};
   }
   return job;
 }
@@ -83,7 +116,8 @@ Queue ReadQueue(const Result& r, int row) {
   queue.name = r.Text(row, r.Column("name"));
   queue.paused = r.Bool(row, r.Column("paused"));
   queue.created = r.Time(row, r.Column("created_at"));
-  const int attempts = r.Column("max_attempts"), crashes = r.Column("crash_budget"), initial = r.Column("backoff_initial_us");
+  const int attempts = r.Column("max_attempts"), crashes = r.Column("crash_budget"),
+            initial = r.Column("backoff_initial_us");
   if (!r.IsNull(row, attempts)) queue.settings.max_attempts = r.Int32(row, attempts);
   if (!r.IsNull(row, crashes)) queue.settings.crash_budget = r.Int32(row, crashes);
   if (!r.IsNull(row, initial)) {

@@ -1,5 +1,5 @@
-// From rows to structs. Columns are found by name once per result; a column that a statement does not select is left at its
-// default. Layer: store/postgres. Thread-safe once made.
+// From rows to structs. Columns are found by name once per result; a column that a statement does not select is left at
+// its default. Layer: store/postgres. Thread-safe once made.
 #pragma once
 
 #include <string>
@@ -23,11 +23,12 @@ class JobReader {
 
  private:
   const Result& r_;
-  int id_, queue_id_, day_, state_, kind_, priority_, tenant_, attempt_, failures_, crashes_, releases_, snoozes_, max_attempts_,
-      crash_budget_, token_, token_secret_, worker_, lease_us_, lease_until_, leased_at_, progress_, progress_message_, due_at_,
-      expires_at_, created_at_, updated_at_, started_at_, ended_at_, payload_, payload_day_, content_type_, headers_, backoff_initial_,
-      backoff_multiplier_, backoff_max_, error_message_, error_type_, error_detail_, error_attempt_, error_at_, effect_key_,
-      retry_of_, idempotency_key_, result_, result_type_, today_, remaining_;
+  int id_, queue_id_, day_, state_, kind_, priority_, tenant_, attempt_, failures_, crashes_, releases_, snoozes_,
+      max_attempts_, crash_budget_, token_, token_secret_, worker_, lease_us_, lease_until_, leased_at_, progress_,
+      progress_message_, due_at_, expires_at_, created_at_, updated_at_, started_at_, ended_at_, payload_, payload_day_,
+      content_type_, headers_, backoff_initial_, backoff_multiplier_, backoff_max_, error_message_, error_type_,
+      error_detail_, error_attempt_, error_at_, effect_key_, retry_of_, idempotency_key_, result_, result_type_, today_,
+      remaining_;
 };
 
 Queue ReadQueue(const Result& result, int row);

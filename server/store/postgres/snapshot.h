@@ -1,5 +1,5 @@
-// PostgreSQL's pg_snapshot as text ("xmin:xmax:xip,xip"), taken apart for the two index ranges that find what became visible since.
-// Layer: store/postgres. Values only.
+// PostgreSQL's pg_snapshot as text ("xmin:xmax:xip,xip"), taken apart for the two index ranges that find what became
+// visible since. Layer: store/postgres. Values only.
 #pragma once
 
 #include <cstdint>

@@ -93,8 +93,8 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
         }
       }
     }
-    // All stretches were read to their ends, unless the statement had as many keys as it wanted: then those before the one it
-    // stopped in were, and those after it were not begun.
+    // All stretches were read to their ends, unless the statement had as many keys as it wanted: then those before the
+    // one it stopped in were, and those after it were not begun.
     const bool stopped = read >= static_cast<int64_t>(slots.size());
     for (size_t i = 0; i < out.result.ranges.size(); ++i) out.result.ranges[i].exhausted = !stopped || i + 1 < furthest;
     if (granting) {
@@ -120,8 +120,8 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
     std::vector<int32_t> original;
     for (size_t i = 0, kept = 0; i < batch.slots.size() && kept < slots.size(); ++i) {
       const ClaimSlot& s = batch.slots[i];
-      const bool taken = s.request >= 0 && std::find(out.result.taken_requests.begin(), out.result.taken_requests.end(), s.request) !=
-                                               out.result.taken_requests.end();
+      const bool taken = s.request >= 0 && std::find(out.result.taken_requests.begin(), out.result.taken_requests.end(),
+                                                     s.request) != out.result.taken_requests.end();
       if (!taken) {
         original.push_back(static_cast<int32_t>(i));
         ++kept;
@@ -137,8 +137,9 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
   return std::move(claimed->result);
 }
 
-absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t queue, int32_t replica, std::string_view worker,
-                                                                         absl::Duration lease, std::string_view request_id,
+absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t queue, int32_t replica,
+                                                                         std::string_view worker, absl::Duration lease,
+                                                                         std::string_view request_id,
                                                                          std::span<const JobId> ids) {
   std::vector<int64_t> seqs;
   int32_t earliest = std::numeric_limits<int32_t>::max();
@@ -160,7 +161,12 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
       if (fresh.rows() == 0) return false;
     }
     Params params;
-    params.Add(queue).Add(replica).Add(worker).Add(absl::ToInt64Microseconds(lease)).AddArray(seqs).AddArray(Secrets(seqs.size()));
+    params.Add(queue)
+        .Add(replica)
+        .Add(worker)
+        .Add(absl::ToInt64Microseconds(lease))
+        .AddArray(seqs)
+        .AddArray(Secrets(seqs.size()));
     tx.Queue(sql::kLockQueueShared, Params().Add(queue));
     TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kClaimNamed, params));
     const JobReader reader(rows);
@@ -209,26 +215,29 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
       const Job job = reader.Read(row);
       absl::Status& refusal = outcomes[job.id.seq].refusal;
       if (job.lease) {
-        refusal = MakeError(absl::StatusCode::kFailedPrecondition, "LEASE_HELD",
-                            absl::StrCat("job ", job.id.ToString(), " is held by ", job.lease->worker, " until ",
-                                         absl::FormatTime(job.lease->expires, absl::UTCTimeZone()), " (token ", job.lease->number, ")"),
-                            {{"job_id", job.id.ToString()},
-                             {"holder", job.lease->worker},
-                             {"until", absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", job.lease->expires, absl::UTCTimeZone())},
-                             {"token_number", std::to_string(job.lease->number)}});
+        refusal = MakeError(
+            absl::StatusCode::kFailedPrecondition, "LEASE_HELD",
+            absl::StrCat("job ", job.id.ToString(), " is held by ", job.lease->worker, " until ",
+                         absl::FormatTime(job.lease->expires, absl::UTCTimeZone()), " (token ", job.lease->number, ")"),
+            {{"job_id", job.id.ToString()},
+             {"holder", job.lease->worker},
+             {"until", absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", job.lease->expires, absl::UTCTimeZone())},
+             {"token_number", std::to_string(job.lease->number)}});
       } else {
-        refusal = MakeError(absl::StatusCode::kFailedPrecondition, "NOT_READY",
-                            absl::StrCat("job ", job.id.ToString(),
-                                         job.state == JobState::kScheduled
-                                             ? absl::StrCat(" is scheduled for ", absl::FormatTime(job.due, absl::UTCTimeZone()),
-                                                            "; retry it to make it due now")
-                                             : std::string(" is not claimable now: its queue is paused, or another transaction holds it")),
-                            {{"job_id", job.id.ToString()}});
+        refusal = MakeError(
+            absl::StatusCode::kFailedPrecondition, "NOT_READY",
+            absl::StrCat(
+                "job ", job.id.ToString(),
+                job.state == JobState::kScheduled
+                    ? absl::StrCat(" is scheduled for ", absl::FormatTime(job.due, absl::UTCTimeZone()),
+                                   "; retry it to make it due now")
+                    : std::string(" is not claimable now: its queue is paused, or another transaction holds it")),
+            {{"job_id", job.id.ToString()}});
       }
     }
     constexpr int32_t kDaysTo2000 = 10957;
-    TENURE_ASSIGN_OR_RETURN(Result ended,
-                            RunOne("resolve_ended", sql::kResolveEnded, Params().AddArray(missing).Add(earliest - kDaysTo2000)));
+    TENURE_ASSIGN_OR_RETURN(Result ended, RunOne("resolve_ended", sql::kResolveEnded,
+                                                 Params().AddArray(missing).Add(earliest - kDaysTo2000)));
     for (int row = 0; row < ended.rows(); ++row) {
       const int64_t seq = ended.Int(row, 0);
       outcomes[seq].refusal = MakeError(absl::StatusCode::kFailedPrecondition, "ALREADY_SETTLED",
@@ -240,9 +249,10 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
     auto outcome = outcomes.find(id.seq);
     if (outcome == outcomes.end()) {
       result.emplace_back();
-      result.back().refusal = MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                                        absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),
-                                        {{"job_id", id.ToString()}});
+      result.back().refusal =
+          MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                    absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),
+                    {{"job_id", id.ToString()}});
     } else {
       result.push_back(outcome->second);
     }
@@ -279,12 +289,15 @@ absl::StatusOr<std::vector<ExtendOutcome>> PostgresStore::Extend(int32_t queue, 
       .AddArray(sorted, [](const ExtendItem* i) { return i->token.job.seq; })
       .AddArray(sorted, [](const ExtendItem* i) { return i->token.number; })
       .AddArray(sorted, [](const ExtendItem* i) { return i->token.secret; })
+      .AddArray(sorted,
+                [](const ExtendItem* i) {
+                  return i->duration ? std::optional<int64_t>(absl::ToInt64Microseconds(*i->duration)) : std::nullopt;
+                })
+      .AddArray(sorted,
+                [](const ExtendItem* i) { return i->progress ? std::optional(i->progress->fraction) : std::nullopt; })
       .AddArray(sorted, [](const ExtendItem* i) {
-        return i->duration ? std::optional<int64_t>(absl::ToInt64Microseconds(*i->duration)) : std::nullopt;
-      })
-      .AddArray(sorted, [](const ExtendItem* i) { return i->progress ? std::optional(i->progress->fraction) : std::nullopt; })
-      .AddArray(sorted, [](const ExtendItem* i) {
-        return i->progress && !i->progress->message.empty() ? std::optional(std::string_view(i->progress->message)) : std::nullopt;
+        return i->progress && !i->progress->message.empty() ? std::optional(std::string_view(i->progress->message))
+                                                            : std::nullopt;
       });
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("extend", sql::kExtend, params));
   std::vector<ExtendOutcome> outcomes(items.size());

@@ -14,12 +14,21 @@ enum EventType : int64_t { kReady = 1, kCounts = 2, kNotice = 3, kQueueChanged =
 class CountsReader {
  public:
   explicit CountsReader(const Result& r)
-      : r_(r), scheduled_(r.Column("scheduled")), blocked_(r.Column("blocked")), ready_(r.Column("ready")), leased_(r.Column("leased")),
-        suspended_(r.Column("suspended")), completed_(r.Column("completed")), discarded_(r.Column("discarded")),
-        cancelled_(r.Column("cancelled")), expired_(r.Column("expired")), enqueued_(r.Column("enqueued")) {}
+      : r_(r),
+        scheduled_(r.Column("scheduled")),
+        blocked_(r.Column("blocked")),
+        ready_(r.Column("ready")),
+        leased_(r.Column("leased")),
+        suspended_(r.Column("suspended")),
+        completed_(r.Column("completed")),
+        discarded_(r.Column("discarded")),
+        cancelled_(r.Column("cancelled")),
+        expired_(r.Column("expired")),
+        enqueued_(r.Column("enqueued")) {}
   QueueCounts Read(int row) const {
-    return {r_.Int(row, scheduled_), r_.Int(row, blocked_),   r_.Int(row, ready_),     r_.Int(row, leased_),  r_.Int(row, suspended_),
-            r_.Int(row, completed_), r_.Int(row, discarded_), r_.Int(row, cancelled_), r_.Int(row, expired_), r_.Int(row, enqueued_)};
+    return {r_.Int(row, scheduled_), r_.Int(row, blocked_),   r_.Int(row, ready_),     r_.Int(row, leased_),
+            r_.Int(row, suspended_), r_.Int(row, completed_), r_.Int(row, discarded_), r_.Int(row, cancelled_),
+            r_.Int(row, expired_),   r_.Int(row, enqueued_)};
   }
 
  private:
@@ -50,37 +59,48 @@ absl::StatusOr<Store::Start> PostgresStore::ReadStart() {
 
 absl::StatusOr<EventBatch> PostgresStore::ReadEvents(std::string_view snapshot) {
   TENURE_ASSIGN_OR_RETURN(const Snapshot since, Snapshot::Parse(snapshot));
-  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("read_events", sql::kReadEvents, Params().Add(since.InProgress()).Add(since.Xmax())));
+  TENURE_ASSIGN_OR_RETURN(Result rows,
+                          RunOne("read_events", sql::kReadEvents, Params().Add(since.InProgress()).Add(since.Xmax())));
   EventBatch batch;
   const CountsReader counts(rows);
   const int type = rows.Column("type"), queue = rows.Column("queue_id"), priority = rows.Column("priority"),
             low_rank = rows.Column("low_rank"), low_id = rows.Column("low_id"), high_rank = rows.Column("high_rank"),
-            high_id = rows.Column("high_id"), ready = rows.Column("ready"), due = rows.Column("due_at"), id = rows.Column("id"),
-            notice = rows.Column("notice"), worker = rows.Column("worker"), job_id = rows.Column("job_id"), day = rows.Column("job_day"),
-            token = rows.Column("token"), reason = rows.Column("reason");
+            high_id = rows.Column("high_id"), ready = rows.Column("ready"), due = rows.Column("due_at"),
+            id = rows.Column("id"), notice = rows.Column("notice"), worker = rows.Column("worker"),
+            job_id = rows.Column("job_id"), day = rows.Column("job_day"), token = rows.Column("token"),
+            reason = rows.Column("reason");
   for (int row = 0; row < rows.rows(); ++row) {
     if (row == 0) {
       batch.snapshot = rows.Text(row, 0);
       batch.now = rows.Time(row, 1);
       // A row of the event table that this reader has not seen may have been emptied with its slot.
       if (static_cast<uint64_t>(rows.Int(row, 2)) >= since.xmax()) {
-        return MakeError(absl::StatusCode::kOutOfRange, "EVENTS_ROTATED", "events since this snapshot have been rotated away");
+        return MakeError(absl::StatusCode::kOutOfRange, "EVENTS_ROTATED",
+                         "events since this snapshot have been rotated away");
       }
     }
     if (rows.IsNull(row, type)) continue;
     const int32_t of = rows.Int32(row, queue);
     switch (rows.Int(row, type)) {
       case kReady:
-        batch.ready.push_back({of, static_cast<int16_t>(rows.Int(row, priority)), {rows.Int(row, low_rank), rows.Int(row, low_id)},
-                               {rows.Int(row, high_rank), rows.Int(row, high_id)}, rows.Int32(row, ready)});
+        batch.ready.push_back({of,
+                               static_cast<int16_t>(rows.Int(row, priority)),
+                               {rows.Int(row, low_rank), rows.Int(row, low_id)},
+                               {rows.Int(row, high_rank), rows.Int(row, high_id)},
+                               rows.Int32(row, ready)});
         [[fallthrough]];
       case kCounts:
         batch.deltas[of].Add(counts.Read(row));
-        if (auto at = rows.OptionalTime(row, due); at && (!batch.earliest_due || *at < *batch.earliest_due)) batch.earliest_due = at;
+        if (auto at = rows.OptionalTime(row, due); at && (!batch.earliest_due || *at < *batch.earliest_due))
+          batch.earliest_due = at;
         break;
       case kNotice:
-        batch.notices.push_back({rows.Int(row, id), static_cast<NoticeType>(rows.Int(row, notice)), rows.Text(row, worker),
-                                 {of, rows.Int32(row, day), rows.Int(row, job_id)}, rows.Int32(row, token), rows.Text(row, reason)});
+        batch.notices.push_back({rows.Int(row, id),
+                                 static_cast<NoticeType>(rows.Int(row, notice)),
+                                 rows.Text(row, worker),
+                                 {of, rows.Int32(row, day), rows.Int(row, job_id)},
+                                 rows.Int32(row, token),
+                                 rows.Text(row, reason)});
         break;
       case kQueueChanged:
         batch.changed_queues.push_back(of);
@@ -92,7 +112,8 @@ absl::StatusOr<EventBatch> PostgresStore::ReadEvents(std::string_view snapshot) 
   return batch;
 }
 
-absl::StatusOr<std::vector<std::optional<absl::Duration>>> PostgresStore::OldestReady(std::span<const ReadyRange> from) {
+absl::StatusOr<std::vector<std::optional<absl::Duration>>> PostgresStore::OldestReady(
+    std::span<const ReadyRange> from) {
   Params params;
   params.AddArray(from, [](const ReadyRange& r) { return r.queue; })
       .AddArray(from, [](const ReadyRange& r) { return r.priority; })
@@ -101,7 +122,8 @@ absl::StatusOr<std::vector<std::optional<absl::Duration>>> PostgresStore::Oldest
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("oldest_ready", sql::kOldestReady, params));
   std::vector<std::optional<absl::Duration>> ages(from.size());
   for (int row = 0; row < rows.rows(); ++row) {
-    ages[static_cast<size_t>(rows.Int(row, 0) - 1)] = std::max(absl::ZeroDuration(), absl::Seconds(rows.Double(row, 1)));
+    ages[static_cast<size_t>(rows.Int(row, 0) - 1)] =
+        std::max(absl::ZeroDuration(), absl::Seconds(rows.Double(row, 1)));
   }
   return ages;
 }
@@ -109,7 +131,8 @@ absl::StatusOr<std::vector<std::optional<absl::Duration>>> PostgresStore::Oldest
 absl::Status PostgresStore::FoldStats(const Fence& fence) {
   auto folded = Run<bool>("fold", [&](Transaction& tx) -> absl::StatusOr<bool> {
     TENURE_ASSIGN_OR_RETURN(Result locked, tx.Run(sql::kLockFold, Params().Add(fence.worker).Add(fence.term)));
-    if (locked.rows() == 0) return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
+    if (locked.rows() == 0)
+      return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
     TENURE_ASSIGN_OR_RETURN(const Snapshot since, Snapshot::Parse(locked.Bytes(0, 0)));
     auto done = tx.RunAndCommit(sql::kFold, Params().Add(since.InProgress()).Add(since.Xmax()));
     if (!done.ok()) return done.status();
@@ -117,30 +140,31 @@ absl::Status PostgresStore::FoldStats(const Fence& fence) {
   });
   if (!folded.ok()) return folded.status();
   if (!*folded) return absl::OkStatus();
-  // Emptying a slot waits for whoever still writes to it or reads it, but only for a moment: the next round tries again.
-  auto rotated = Run<bool>("rotate", Transaction::Limits{options_.statement_timeout, absl::Milliseconds(100)},
-                           [&](Transaction& tx) -> absl::StatusOr<bool> {
-    TENURE_ASSIGN_OR_RETURN(Result locked, tx.Run(sql::kLockFold, Params().Add(fence.worker).Add(fence.term)));
-    if (locked.rows() == 0) return false;
-    const std::string checked = locked.Text(0, 1);
-    TENURE_ASSIGN_OR_RETURN(Result slot, tx.Run(sql::kRotatable, Params().Add(checked)));
-    const std::string table = absl::StrCat("tenure.event_", slot.Int(0, 0));
-    static constexpr std::string_view kLock[] = {"lock table tenure.event_0 in access exclusive mode",
-                                                 "lock table tenure.event_1 in access exclusive mode",
-                                                 "lock table tenure.event_2 in access exclusive mode",
-                                                 "lock table tenure.event_3 in access exclusive mode"};
-    static constexpr std::string_view kTruncate[] = {"truncate tenure.event_0", "truncate tenure.event_1", "truncate tenure.event_2",
-                                                     "truncate tenure.event_3"};
-    const size_t at = static_cast<size_t>(slot.Int(0, 0));
-    TENURE_RETURN_IF_ERROR(tx.Run(kLock[at], Params()).status());
-    // Again, now that nobody is writing to it.
-    TENURE_ASSIGN_OR_RETURN(Result free, tx.Run(sql::kRotatable, Params().Add(checked)));
-    if (static_cast<size_t>(free.Int(0, 0)) != at) return false;
-    if (free.Bool(0, 1)) TENURE_RETURN_IF_ERROR(tx.Run(kTruncate[at], Params()).status());
-    auto done = tx.RunAndCommit(sql::kRotated, Params().Add(checked));
-    if (!done.ok()) return done.status();
-    return true;
-  });
+  // Emptying a slot waits for whoever still writes to it or reads it, but only for a moment: the next round tries
+  // again.
+  auto rotated = Run<bool>(
+      "rotate", Transaction::Limits{options_.statement_timeout, absl::Milliseconds(100)},
+      [&](Transaction& tx) -> absl::StatusOr<bool> {
+        TENURE_ASSIGN_OR_RETURN(Result locked, tx.Run(sql::kLockFold, Params().Add(fence.worker).Add(fence.term)));
+        if (locked.rows() == 0) return false;
+        const std::string checked = locked.Text(0, 1);
+        TENURE_ASSIGN_OR_RETURN(Result slot, tx.Run(sql::kRotatable, Params().Add(checked)));
+        const std::string table = absl::StrCat("tenure.event_", slot.Int(0, 0));
+        static constexpr std::string_view kLock[] = {
+            "lock table tenure.event_0 in access exclusive mode", "lock table tenure.event_1 in access exclusive mode",
+            "lock table tenure.event_2 in access exclusive mode", "lock table tenure.event_3 in access exclusive mode"};
+        static constexpr std::string_view kTruncate[] = {"truncate tenure.event_0", "truncate tenure.event_1",
+                                                         "truncate tenure.event_2", "truncate tenure.event_3"};
+        const size_t at = static_cast<size_t>(slot.Int(0, 0));
+        TENURE_RETURN_IF_ERROR(tx.Run(kLock[at], Params()).status());
+        // Again, now that nobody is writing to it.
+        TENURE_ASSIGN_OR_RETURN(Result free, tx.Run(sql::kRotatable, Params().Add(checked)));
+        if (static_cast<size_t>(free.Int(0, 0)) != at) return false;
+        if (free.Bool(0, 1)) TENURE_RETURN_IF_ERROR(tx.Run(kTruncate[at], Params()).status());
+        auto done = tx.RunAndCommit(sql::kRotated, Params().Add(checked));
+        if (!done.ok()) return done.status();
+        return true;
+      });
   if (!rotated.ok() && !absl::IsDeadlineExceeded(rotated.status())) return rotated.status();
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
-// PostgresStore: List. Live jobs first, then what has ended, day by day, each newest first. A page scans a bounded number of rows, so it may be
-// short; the token says where the next one begins: "l<id>" among the live, "e<day>:<id>" among the ended.
+// PostgresStore: List. Live jobs first, then what has ended, day by day, each newest first. A page scans a bounded
+// number of rows, so it may be short; the token says where the next one begins: "l<id>" among the live, "e<day>:<id>"
+// among the ended.
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -59,7 +60,8 @@ Params ListParams(const ListFilter& filter, int64_t below, int wanted) {
   params.AddArray(filter.states, [](JobState s) { return static_cast<int16_t>(s); });
   const std::string headers = ToJson(filter.headers);
   params.Add(filter.headers.empty() ? std::optional<std::string_view>() : std::optional<std::string_view>(headers));
-  return params.Add(filter.holder.empty() ? std::optional<std::string_view>() : std::optional<std::string_view>(filter.holder))
+  return params
+      .Add(filter.holder.empty() ? std::optional<std::string_view>() : std::optional<std::string_view>(filter.holder))
       .Add(filter.created_after)
       .Add(filter.created_before)
       .Add(filter.updated_after)
@@ -76,8 +78,8 @@ absl::StatusOr<ListPage> PostgresStore::List(const ListFilter& filter) {
   ListPage page;
   std::vector<int32_t> payload_days;
   const bool any_live = std::any_of(filter.states.begin(), filter.states.end(), [](JobState s) { return !IsFinal(s); });
-  const bool any_ended =
-      filter.holder.empty() && std::any_of(filter.states.begin(), filter.states.end(), [](JobState s) { return IsFinal(s); });
+  const bool any_ended = filter.holder.empty() &&
+                         std::any_of(filter.states.begin(), filter.states.end(), [](JobState s) { return IsFinal(s); });
   const auto wanted = [&] { return filter.page_size - static_cast<int>(page.jobs.size()); };
 
   // Reads one stretch; true if there is more of it.
@@ -112,7 +114,8 @@ absl::StatusOr<ListPage> PostgresStore::List(const ListFilter& filter) {
 
   if (!position.ended) {
     if (any_live) {
-      TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_live", sql::kListLive, ListParams(filter, position.below, wanted())));
+      TENURE_ASSIGN_OR_RETURN(Result rows,
+                              RunOne("list_live", sql::kListLive, ListParams(filter, position.below, wanted())));
       int64_t below = 0;
       if (take(rows, &below)) page.next_page_token = absl::StrCat("l", below);
     }

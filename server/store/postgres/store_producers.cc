@@ -46,15 +46,19 @@ void AddJobs(Params& params, const Jobs& jobs, Deref at) {
       .AddArray(jobs, [&](const Item& i) { return Micros(at(i).ttl); })
       .AddArray(jobs, [&](const Item& i) { return at(i).max_attempts; })
       .AddArray(jobs, [&](const Item& i) { return at(i).crash_budget; })
-      .AddArray(jobs, [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->initial_us) : std::nullopt; })
-      .AddArray(jobs, [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->multiplier) : std::nullopt; })
-      .AddArray(jobs, [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->max_us) : std::nullopt; })
+      .AddArray(jobs,
+                [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->initial_us) : std::nullopt; })
+      .AddArray(jobs,
+                [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->multiplier) : std::nullopt; })
+      .AddArray(jobs,
+                [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->max_us) : std::nullopt; })
       .AddArray(jobs, [&](const Item& i) { return NonEmpty(at(i).effect_key); });
 }
 
 // Rows of the two enqueue statements: what became ready, per priority, and what is due later.
 void NoteRows(const Result& rows, int32_t queue, EnqueueResult& result) {
-  const int id = rows.Column("id"), priority = rows.Column("priority"), due_in = rows.Column("due_in"), xid = rows.Column("xid");
+  const int id = rows.Column("id"), priority = rows.Column("priority"), due_in = rows.Column("due_in"),
+            xid = rows.Column("xid");
   std::map<int16_t, ReadyRange> ready;
   for (int row = 0; row < rows.rows(); ++row) {
     result.xid = static_cast<uint64_t>(rows.Int(row, xid));
@@ -132,16 +136,17 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyedScoped(Transaction& tx,
       auto row = by_key.find(keys[i]);
       if (row == by_key.end()) {
         // Pruned between the two statements.
-        outcome.status = MakeError(absl::StatusCode::kUnavailable, "KEY_BUSY", "the idempotency key is changing; try again", {},
-                                   absl::Milliseconds(50));
+        outcome.status = MakeError(absl::StatusCode::kUnavailable, "KEY_BUSY",
+                                   "the idempotency key is changing; try again", {}, absl::Milliseconds(50));
         continue;
       }
       outcome.id = {queue, found.Int32(row->second, 2), found.Int(row->second, 1)};
       outcome.duplicate = true;
       if (found.Bytes(row->second, 3) != fingerprints[i]) {
-        outcome.status = MakeError(absl::StatusCode::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
-                                   "idempotency_key: was used for a job with other content; use another key, or the same content",
-                                   {{"field", "idempotency_key"}, {"job_id", outcome.id.ToString()}});
+        outcome.status =
+            MakeError(absl::StatusCode::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
+                      "idempotency_key: was used for a job with other content; use another key, or the same content",
+                      {{"field", "idempotency_key"}, {"job_id", outcome.id.ToString()}});
       }
     }
   }
@@ -154,11 +159,12 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
   result.jobs.resize(jobs.size());
   std::vector<std::string> fingerprints(jobs.size());
   for (size_t i = 0; i < jobs.size(); ++i) fingerprints[i] = Fingerprint(jobs[i]);
-  // Distinct keys, sorted: every transaction locks them in the same order. A second use of a key in the batch is a duplicate of
-  // the first.
+  // Distinct keys, sorted: every transaction locks them in the same order. A second use of a key in the batch is a
+  // duplicate of the first.
   std::vector<size_t> order(jobs.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return jobs[a].idempotency_key < jobs[b].idempotency_key; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return jobs[a].idempotency_key < jobs[b].idempotency_key; });
   std::vector<size_t> firsts;
   std::map<size_t, size_t> repeats;
   for (size_t at : order) {
@@ -179,8 +185,9 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
       prints.push_back(fingerprints[at]);
       retry_of.emplace_back();
     }
-    auto done = Run<EnqueueResult>("enqueue_keyed", Transaction::Limits{options_.statement_timeout, kKeyWait},
-                                   [&](Transaction& tx) { return EnqueueKeyedScoped(tx, queue, 0, part_jobs, keys, prints, retry_of, true); });
+    auto done = Run<EnqueueResult>(
+        "enqueue_keyed", Transaction::Limits{options_.statement_timeout, kKeyWait},
+        [&](Transaction& tx) { return EnqueueKeyedScoped(tx, queue, 0, part_jobs, keys, prints, retry_of, true); });
     if (!done.ok()) {
       if (SqlStateOf(done.status()) != "55P03") return done.status();
       Metrics::Add(metrics_.db_retries, {{"reason", "lock_timeout"}});
@@ -286,13 +293,14 @@ absl::StatusOr<CancelResult> PostgresStore::Cancel(int32_t queue, std::span<cons
   if (!seqs.empty()) {
     TENURE_ASSIGN_OR_RETURN(Result live, RunOne("resolve_live", sql::kResolveLive, Params().Add(queue).AddArray(seqs)));
     for (int row = 0; row < live.rows(); ++row) outcomes[live.Int(row, 0)].state = CancelOutcome::State::kLocked;
-    TENURE_ASSIGN_OR_RETURN(Result ended, RunOne("resolve_ended", sql::kResolveEnded,
-                                                 Params().AddArray(seqs).Add(earliest - kDaysTo2000)));
+    TENURE_ASSIGN_OR_RETURN(
+        Result ended, RunOne("resolve_ended", sql::kResolveEnded, Params().AddArray(seqs).Add(earliest - kDaysTo2000)));
     for (int row = 0; row < ended.rows(); ++row) {
       CancelOutcome& outcome = outcomes[ended.Int(row, 0)];
       outcome.previous = static_cast<JobState>(ended.Int(row, 1));
       // Cancelling a cancelled job is a repeat of the same call.
-      outcome.state = outcome.previous == JobState::kCancelled ? CancelOutcome::State::kCancelled : CancelOutcome::State::kAlreadyEnded;
+      outcome.state = outcome.previous == JobState::kCancelled ? CancelOutcome::State::kCancelled
+                                                               : CancelOutcome::State::kAlreadyEnded;
     }
   }
   CancelResult result;
@@ -320,20 +328,24 @@ absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_v
   if (live.rows() > 0) {
     const JobState state = JobReader(live).Read(0).state;
     if (state == JobState::kScheduled) {
-      outcome.status = MakeError(absl::StatusCode::kUnavailable, "JOB_LOCKED", "another transaction holds the job; try again",
-                                 {{"job_id", id.ToString()}}, absl::Milliseconds(200));
+      outcome.status =
+          MakeError(absl::StatusCode::kUnavailable, "JOB_LOCKED", "another transaction holds the job; try again",
+                    {{"job_id", id.ToString()}}, absl::Milliseconds(200));
     } else {
-      outcome.status = MakeError(absl::StatusCode::kFailedPrecondition, "NOT_RETRYABLE",
-                                 "the job is ready, blocked, suspended or leased: it will run; only scheduled and ended jobs can be retried",
-                                 {{"job_id", id.ToString()}});
+      outcome.status = MakeError(
+          absl::StatusCode::kFailedPrecondition, "NOT_RETRYABLE",
+          "the job is ready, blocked, suspended or leased: it will run; only scheduled and ended jobs can be retried",
+          {{"job_id", id.ToString()}});
     }
     return outcome;
   }
-  TENURE_ASSIGN_OR_RETURN(Result ended, RunOne("find_ended", sql::kFindEnded, Params().Add(id.seq).Add(id.day - kDaysTo2000)));
+  TENURE_ASSIGN_OR_RETURN(Result ended,
+                          RunOne("find_ended", sql::kFindEnded, Params().Add(id.seq).Add(id.day - kDaysTo2000)));
   if (ended.rows() == 0) {
-    outcome.status = MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                               absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),
-                               {{"job_id", id.ToString()}});
+    outcome.status =
+        MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                  absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),
+                  {{"job_id", id.ToString()}});
     return outcome;
   }
   JobReader reader(ended);

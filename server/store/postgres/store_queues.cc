@@ -85,7 +85,8 @@ absl::StatusOr<Queue> PostgresStore::SetPaused(std::string_view name, bool pause
   });
 }
 
-absl::StatusOr<std::vector<Queue>> PostgresStore::ListQueues(std::string_view after_name, std::string_view prefix, int limit) {
+absl::StatusOr<std::vector<Queue>> PostgresStore::ListQueues(std::string_view after_name, std::string_view prefix,
+                                                             int limit) {
   return ReadQueues(
       RunOne("list_queues", sql::kListQueues, Params().Add(after_name).Add(prefix).Add(static_cast<int64_t>(limit))));
 }

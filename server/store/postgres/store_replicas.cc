@@ -37,7 +37,8 @@ absl::Status PostgresStore::Heartbeat(int32_t replica, bool draining, absl::Dura
       .AddArray(backends, [](const auto& b) { return b.second; });
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("heartbeat", sql::kHeartbeat, params));
   if (rows.rows() == 0) {
-    return MakeError(absl::StatusCode::kNotFound, "REPLICA_LOST", "this replica's own lease ran out; it registers anew");
+    return MakeError(absl::StatusCode::kNotFound, "REPLICA_LOST",
+                     "this replica's own lease ran out; it registers anew");
   }
   return absl::OkStatus();
 }
@@ -65,7 +66,8 @@ absl::StatusOr<std::vector<ReplicaRow>> PostgresStore::ListReplicas() {
 }
 
 absl::StatusOr<int> PostgresStore::EvictReplicas(const Fence& fence) {
-  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("evict_replicas", sql::kEvictReplicas, Params().Add(fence.worker).Add(fence.term)));
+  TENURE_ASSIGN_OR_RETURN(Result rows,
+                          RunOne("evict_replicas", sql::kEvictReplicas, Params().Add(fence.worker).Add(fence.term)));
   return rows.Int32(0, 0);
 }
 
@@ -73,7 +75,8 @@ absl::Status PostgresStore::RecordOutage(absl::Duration length) {
   return RunOne("record_outage", sql::kRecordOutage, Params().Add(absl::ToInt64Microseconds(length))).status();
 }
 
-absl::StatusOr<std::optional<Fence>> PostgresStore::AcquireLeader(std::string_view worker, int32_t replica, absl::Duration lease) {
+absl::StatusOr<std::optional<Fence>> PostgresStore::AcquireLeader(std::string_view worker, int32_t replica,
+                                                                  absl::Duration lease) {
   Params params;
   params.Add(worker).Add(replica).Add(absl::ToInt64Microseconds(lease));
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("acquire_leader", sql::kAcquireLeader, params));
@@ -102,8 +105,8 @@ absl::StatusOr<std::vector<BackgroundRow>> PostgresStore::ListBackground() {
   TENURE_ASSIGN_OR_RETURN(Result r, RunOne("list_background", sql::kListBackground, Params()));
   std::vector<BackgroundRow> workers;
   for (int row = 0; row < r.rows(); ++row) {
-    workers.push_back({r.Text(row, 0), r.Text(row, 1), r.Int(row, 2), r.OptionalTime(row, 3), r.OptionalTime(row, 4), r.Text(row, 5),
-                       r.Int(row, 6), r.Int(row, 7)});
+    workers.push_back({r.Text(row, 0), r.Text(row, 1), r.Int(row, 2), r.OptionalTime(row, 3), r.OptionalTime(row, 4),
+                       r.Text(row, 5), r.Int(row, 6), r.Int(row, 7)});
   }
   return workers;
 }
@@ -112,13 +115,15 @@ absl::Status PostgresStore::RecordWorkers(std::span<const WorkerSeen> workers) {
   std::map<std::string, std::string> sorted;
   for (const WorkerSeen& worker : workers) sorted[worker.worker] = absl::StrJoin(worker.queues, ",");
   Params params;
-  params.AddArray(sorted, [](const auto& w) { return std::string_view(w.first); })
-      .AddArray(sorted, [](const auto& w) { return std::string_view(w.second); });
+  params.AddArray(sorted, [](const auto& w) { return std::string_view(w.first); }).AddArray(sorted, [](const auto& w) {
+    return std::string_view(w.second);
+  });
   return RunOne("record_workers", sql::kRecordWorkers, params).status();
 }
 
 absl::StatusOr<std::vector<WorkerRow>> PostgresStore::ListWorkers(std::string_view after, int limit) {
-  TENURE_ASSIGN_OR_RETURN(Result r, RunOne("list_workers", sql::kListWorkers, Params().Add(after).Add(static_cast<int64_t>(limit))));
+  TENURE_ASSIGN_OR_RETURN(
+      Result r, RunOne("list_workers", sql::kListWorkers, Params().Add(after).Add(static_cast<int64_t>(limit))));
   std::vector<WorkerRow> workers;
   for (int row = 0; row < r.rows(); ++row) {
     workers.push_back({r.Text(row, 0), r.Time(row, 1), r.Int32(row, 3), r.TextArray(row, 2)});
@@ -152,8 +157,8 @@ absl::Status PostgresStore::Ping() {
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("ping", sql::kPing, Params()));
   if (rows.Int(0, 0) < kRequiredSchema) {
     return MakeError(absl::StatusCode::kFailedPrecondition, "SCHEMA_TOO_OLD",
-                     absl::StrCat("the database schema is at version ", rows.Int(0, 0), ", this daemon needs ", kRequiredSchema,
-                                  "; run `tenured migrate up`"));
+                     absl::StrCat("the database schema is at version ", rows.Int(0, 0), ", this daemon needs ",
+                                  kRequiredSchema, "; run `tenured migrate up`"));
   }
   return absl::OkStatus();
 }

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int32_t kDaysTo2000 = 10957;
 
-// Items sorted by job, one a job: rows are locked in one order by everybody, and a row's place in the arrays is found by
-// binary search. A second item for a job stays kUnresolved, and is then looked up like any other.
+// Items sorted by job, one a job: rows are locked in one order by everybody, and a row's place in the arrays is found
+// by binary search. A second item for a job stays kUnresolved, and is then looked up like any other.
 template <typename Item>
 class Sorted {
  public:
@@ -46,8 +46,9 @@ void AddToRange(std::map<int16_t, ReadyRange>& ranges, int32_t queue, int16_t pr
 // Rows of fail.sql and give_back.sql.
 template <typename Item>
 void ReadSettled(const Result& rows, int32_t queue, const Sorted<Item>& sorted, SettleResult& result) {
-  const int id = rows.Column("id"), state = rows.Column("state"), priority = rows.Column("priority"), rank = rows.Column("rank"),
-            due = rows.Column("due_at"), due_in = rows.Column("due_in"), xid = rows.Column("xid");
+  const int id = rows.Column("id"), state = rows.Column("state"), priority = rows.Column("priority"),
+            rank = rows.Column("rank"), due = rows.Column("due_at"), due_in = rows.Column("due_in"),
+            xid = rows.Column("xid");
   std::map<int16_t, ReadyRange> ready;
   for (int row = 0; row < rows.rows(); ++row) {
     SettleOutcome& outcome = result.items[sorted.IndexOf(rows.Int(row, id))];
@@ -69,15 +70,19 @@ void ReadSettled(const Result& rows, int32_t queue, const Sorted<Item>& sorted, 
 
 absl::StatusOr<SettleResult> PostgresStore::Complete(int32_t queue, std::span<const CompleteItem> items) {
   const Sorted<CompleteItem> sorted(items);
-  const bool follow_ups = std::any_of(items.begin(), items.end(), [](const CompleteItem& i) { return !i.follow_ups.empty(); });
+  const bool follow_ups =
+      std::any_of(items.begin(), items.end(), [](const CompleteItem& i) { return !i.follow_ups.empty(); });
   Params params;
   params.Add(queue);
   sorted.AddTokens(params);
-  params.AddByteaArray(sorted.items(), [](const CompleteItem* i) {
-          return i->result ? std::optional(std::string_view(i->result->data)) : std::nullopt;
-        })
+  params
+      .AddByteaArray(sorted.items(),
+                     [](const CompleteItem* i) {
+                       return i->result ? std::optional(std::string_view(i->result->data)) : std::nullopt;
+                     })
       .AddArray(sorted.items(), [](const CompleteItem* i) {
-        return i->result && !i->result->content_type.empty() ? std::optional(std::string_view(i->result->content_type)) : std::nullopt;
+        return i->result && !i->result->content_type.empty() ? std::optional(std::string_view(i->result->content_type))
+                                                             : std::nullopt;
       });
   return Run<SettleResult>("complete", [&](Transaction& tx) -> absl::StatusOr<SettleResult> {
     SettleResult result;
@@ -102,10 +107,12 @@ absl::StatusOr<SettleResult> PostgresStore::Complete(int32_t queue, std::span<co
       // A follow-up is keyed by its position under the token that enqueues it; the token can win only once.
       for (const auto& [at, job] : jobs) {
         specs.push_back(job);
-        keys.push_back(absl::StrCat("next/", items[at].token.job.ToString(), "/", items[at].token.number, "/", keys.size()));
+        keys.push_back(
+            absl::StrCat("next/", items[at].token.job.ToString(), "/", items[at].token.number, "/", keys.size()));
         prints.emplace_back("-");
       }
-      TENURE_ASSIGN_OR_RETURN(EnqueueResult enqueued, EnqueueKeyedScoped(tx, to, 1, specs, keys, prints, retry_of, false));
+      TENURE_ASSIGN_OR_RETURN(EnqueueResult enqueued,
+                              EnqueueKeyedScoped(tx, to, 1, specs, keys, prints, retry_of, false));
       for (size_t i = 0; i < jobs.size(); ++i) made[jobs[i].first][to].push_back(enqueued.jobs[i].id);
       result.ready.insert(result.ready.end(), enqueued.ready.begin(), enqueued.ready.end());
       if (enqueued.earliest_due && (!result.earliest_due || *enqueued.earliest_due < *result.earliest_due)) {
@@ -202,7 +209,8 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
       if (job_state == JobState::kLeased && live.Int(row->second, number) == token.number &&
           live.Int(row->second, secret) == token.secret) {
         answer.state = TokenState::kCurrent;
-      } else if (live.Int(row->second, settled_number) == token.number && live.Int(row->second, settled_secret) == token.secret) {
+      } else if (live.Int(row->second, settled_number) == token.number &&
+                 live.Int(row->second, settled_secret) == token.secret) {
         answer.state = settled_by(static_cast<Verb>(live.Int(row->second, settled_verb)));
         answer.job_state = job_state;
         answer.due = live.OptionalTime(row->second, due);
@@ -229,11 +237,13 @@ namespace {
 
 Params ReapParams(int32_t queue, std::vector<LeaseRef> leases, const Fence* fence) {
   std::sort(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id < b.id; });
-  leases.erase(std::unique(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id == b.id; }), leases.end());
+  leases.erase(
+      std::unique(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id == b.id; }),
+      leases.end());
   Params params;
-  params.Add(queue)
-      .AddArray(leases, [](const LeaseRef& l) { return l.id; })
-      .AddArray(leases, [](const LeaseRef& l) { return l.number; });
+  params.Add(queue).AddArray(leases, [](const LeaseRef& l) { return l.id; }).AddArray(leases, [](const LeaseRef& l) {
+    return l.number;
+  });
   if (fence != nullptr) {
     params.Add(fence->worker).Add(fence->term);
   } else {
@@ -255,7 +265,8 @@ void ReadReaped(const Result& rows, int32_t queue, std::map<int64_t, Reaped>& re
     }
     one.discarded = rows.Bool(row, discarded);
     one.forgiven = rows.Bool(row, forgiven);
-    if (!one.discarded) AddToRange(ranges, queue, static_cast<int16_t>(rows.Int(row, priority)), {rows.Int(row, rank), one.id});
+    if (!one.discarded)
+      AddToRange(ranges, queue, static_cast<int16_t>(rows.Int(row, priority)), {rows.Int(row, rank), one.id});
   }
   for (const auto& [unused, range] : ranges) ready->push_back(range);
 }
@@ -265,7 +276,8 @@ void ReadReaped(const Result& rows, int32_t queue, std::map<int64_t, Reaped>& re
 absl::StatusOr<std::vector<Reaped>> PostgresStore::Reap(int32_t queue, std::span<const LeaseRef> leases,
                                                         std::vector<ReadyRange>* ready) {
   std::map<int64_t, Reaped> reaped;
-  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, {leases.begin(), leases.end()}, nullptr)));
+  TENURE_ASSIGN_OR_RETURN(Result rows,
+                          RunOne("reap", sql::kReap, ReapParams(queue, {leases.begin(), leases.end()}, nullptr)));
   ReadReaped(rows, queue, reaped, ready);
   std::vector<int64_t> absent;
   for (const LeaseRef& lease : leases) {
@@ -273,9 +285,11 @@ absl::StatusOr<std::vector<Reaped>> PostgresStore::Reap(int32_t queue, std::span
   }
   std::map<int64_t, int32_t> still_leased;
   if (!absent.empty()) {
-    TENURE_ASSIGN_OR_RETURN(Result live, RunOne("resolve_live", sql::kResolveLive, Params().Add(queue).AddArray(absent)));
+    TENURE_ASSIGN_OR_RETURN(Result live,
+                            RunOne("resolve_live", sql::kResolveLive, Params().Add(queue).AddArray(absent)));
     for (int row = 0; row < live.rows(); ++row) {
-      if (static_cast<JobState>(live.Int(row, 1)) == JobState::kLeased) still_leased[live.Int(row, 0)] = live.Int32(row, 2);
+      if (static_cast<JobState>(live.Int(row, 1)) == JobState::kLeased)
+        still_leased[live.Int(row, 0)] = live.Int32(row, 2);
     }
   }
   std::vector<Reaped> answers;
@@ -304,7 +318,8 @@ absl::StatusOr<std::vector<LeaseRemaining>> PostgresStore::ListLeases(int32_t re
 }
 
 absl::StatusOr<RecoverResult> PostgresStore::Recover(const Fence& fence, int limit) {
-  TENURE_ASSIGN_OR_RETURN(Result orphans, RunOne("list_orphans", sql::kListOrphans, Params().Add(static_cast<int64_t>(limit))));
+  TENURE_ASSIGN_OR_RETURN(Result orphans,
+                          RunOne("list_orphans", sql::kListOrphans, Params().Add(static_cast<int64_t>(limit))));
   RecoverResult result;
   result.more = orphans.rows() >= limit;
   std::map<int32_t, std::vector<LeaseRef>> due;

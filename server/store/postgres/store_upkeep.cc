@@ -21,8 +21,11 @@ absl::StatusOr<PromoteResult> PostgresStore::Promote(const Fence& fence, absl::T
   for (int row = 0; row < rows.rows(); ++row) {
     switch (rows.Int(row, 0)) {
       case 0: {
-        ReadyRange range{rows.Int32(row, 1), static_cast<int16_t>(rows.Int(row, 2)), {rows.Int(row, 3), rows.Int(row, 4)},
-                         {rows.Int(row, 5), rows.Int(row, 6)}, rows.Int32(row, 7)};
+        ReadyRange range{rows.Int32(row, 1),
+                         static_cast<int16_t>(rows.Int(row, 2)),
+                         {rows.Int(row, 3), rows.Int(row, 4)},
+                         {rows.Int(row, 5), rows.Int(row, 6)},
+                         rows.Int32(row, 7)};
         result.promoted += range.count;
         result.ready.push_back(range);
         break;
@@ -48,39 +51,46 @@ absl::StatusOr<PromoteResult> PostgresStore::Promote(const Fence& fence, absl::T
 
 absl::StatusOr<int> PostgresStore::ExpireJobs(const Fence& fence, int limit) {
   TENURE_ASSIGN_OR_RETURN(
-      Result rows, RunOne("expire", sql::kExpire, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
+      Result rows,
+      RunOne("expire", sql::kExpire, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
   return rows.Int32(0, 0);
 }
 
 absl::Status PostgresStore::EnsurePartitions(int days_ahead) {
   // Another maker, or a long reader of the new table's parent, holds it up at most so long; the next round tries again.
   const Transaction::Limits limits{absl::Seconds(30), absl::Seconds(5)};
-  return Run<Result>("ensure_days", limits, [&](Transaction& tx) {
-           return tx.RunAndCommit(sql::kEnsureDays, Params().Add(days_ahead));
-         }).status();
+  return Run<Result>("ensure_days", limits,
+                     [&](Transaction& tx) { return tx.RunAndCommit(sql::kEnsureDays, Params().Add(days_ahead)); })
+      .status();
 }
 
-absl::StatusOr<std::vector<std::string>> PostgresStore::DropPartitions(const Fence& fence, int history_days, int dead_letter_days) {
+absl::StatusOr<std::vector<std::string>> PostgresStore::DropPartitions(const Fence& fence, int history_days,
+                                                                       int dead_letter_days) {
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_partitions", sql::kListPartitions, Params()));
   std::vector<std::string> dropped;
   for (int row = 0; row < rows.rows(); ++row) {
     const std::string parent = rows.Text(row, 0), name = rows.Text(row, 1);
     const int32_t day = rows.Int32(row, 2), today = rows.Int32(row, 4);
-    const int age = parent == "history" ? history_days : parent == "dead_letter" ? dead_letter_days : std::max(history_days, dead_letter_days);
+    const int age = parent == "history"       ? history_days
+                    : parent == "dead_letter" ? dead_letter_days
+                                              : std::max(history_days, dead_letter_days);
     if (day >= today - age) continue;
     if (parent == "payload") {
       TENURE_ASSIGN_OR_RETURN(Result used, RunOne("payload_in_use", sql::kPayloadInUse, Params().Add(day)));
       if (used.Bool(0, 0)) continue;
     }
-    TENURE_ASSIGN_OR_RETURN(Result leading, RunOne("check_leader", sql::kCheckLeader, Params().Add(fence.worker).Add(fence.term)));
-    if (leading.rows() == 0) return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
-    // CONCURRENTLY waits for readers without holding anybody up, and may be cut short: what is then left half done is finished in a
-    // later round. It cannot run inside a transaction.
+    TENURE_ASSIGN_OR_RETURN(Result leading,
+                            RunOne("check_leader", sql::kCheckLeader, Params().Add(fence.worker).Add(fence.term)));
+    if (leading.rows() == 0)
+      return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
+    // CONCURRENTLY waits for readers without holding anybody up, and may be cut short: what is then left half done is
+    // finished in a later round. It cannot run inside a transaction.
     auto connection = pool_.Acquire(absl::Seconds(5));
     if (!connection.ok()) return connection.status();
-    absl::Status detached = (*connection)->Script(
-        absl::StrCat("alter table tenure.", parent, " detach partition tenure.", name, rows.Bool(row, 3) ? " finalize" : " concurrently"),
-        absl::Seconds(10));
+    absl::Status detached = (*connection)
+                                ->Script(absl::StrCat("alter table tenure.", parent, " detach partition tenure.", name,
+                                                      rows.Bool(row, 3) ? " finalize" : " concurrently"),
+                                         absl::Seconds(10));
     if (detached.ok()) {
       Transaction tx(**connection, {absl::Seconds(30), absl::Seconds(1)});
       const std::string drop = absl::StrCat("drop table tenure.", name);
@@ -98,7 +108,8 @@ absl::StatusOr<std::vector<std::string>> PostgresStore::DropPartitions(const Fen
 
 absl::StatusOr<int> PostgresStore::Prune(const Fence& fence, int limit) {
   TENURE_ASSIGN_OR_RETURN(
-      Result rows, RunOne("prune", sql::kPrune, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
+      Result rows,
+      RunOne("prune", sql::kPrune, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
   return rows.Int32(0, 0);
 }
 
