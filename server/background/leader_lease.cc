@@ -59,8 +59,15 @@ void DeadlineWatch::Run(const std::stop_token& stop) {
 }
 
 LeaderLease::LeaderLease(store::Store& store, Clock& clock, DeadlineWatch& watch, store::Fence fence, absl::Duration lease,
-                         Clock::TimePoint sent)
-    : store_(store), clock_(clock), watch_(watch), fence_(std::move(fence)), lease_(lease), sent_(sent), wake_(clock) {
+                         Clock::TimePoint sent, std::function<void()> renewed)
+    : store_(store),
+      clock_(clock),
+      watch_(watch),
+      fence_(std::move(fence)),
+      lease_(lease),
+      sent_(sent),
+      renewed_(std::move(renewed)),
+      wake_(clock) {
   watched_ = watch_.Add(sent_ + absl::ToChronoNanoseconds(lease_), [this] {
     LogWarn("leader lease ran out", {{"worker", fence_.worker}, {"term", absl::StrCat(fence_.term)}});
     lost_.request_stop();
@@ -83,12 +90,12 @@ void LeaderLease::Renew(const std::stop_token& stop) {
     absl::Status status;
     try {
       status = store_.RenewLeader(fence_, lease_);
+      if (status.ok() && watch_.Move(watched_, sent + absl::ToChronoNanoseconds(lease_))) renewed_();
     } catch (...) {
       // Not the worker's: it must not end the process, and the next try may do better.
       status = absl::InternalError(DescribeCurrentException());
     }
     if (status.ok()) {
-      if (!watch_.Move(watched_, sent + absl::ToChronoNanoseconds(lease_))) return;
       next = sent + third;
     } else if (IsTermOver(status)) {
       LogWarn("leader lease lost", {{"worker", fence_.worker}, {"term", absl::StrCat(fence_.term)}});

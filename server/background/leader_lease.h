@@ -53,9 +53,10 @@ class DeadlineWatch {
 
 class LeaderLease {
  public:
-  // Holds `fence` from `sent`, when the request that got it was sent. Renews until destroyed.
+  // Holds `fence` from `sent`, when the request that got it was sent. Renews until destroyed. `renewed` runs after each renewal,
+  // on the lease's own thread.
   LeaderLease(store::Store& store, Clock& clock, DeadlineWatch& watch, store::Fence fence, absl::Duration lease,
-              Clock::TimePoint sent);
+              Clock::TimePoint sent, std::function<void()> renewed);
   // Stops renewing; does not release. Waits for a renewal under way.
   ~LeaderLease();
 
@@ -72,6 +73,7 @@ class LeaderLease {
   const store::Fence fence_;
   const absl::Duration lease_;
   const Clock::TimePoint sent_;
+  const std::function<void()> renewed_;
   std::stop_source lost_;
   WakeUp wake_;
   int watched_ = 0;

@@ -151,7 +151,10 @@ class Supervisor::Slot : private RunContext::Listener {
     }
     const std::stop_callback on_stop(stop, [&] { run_stop.request_stop(); });
     std::optional<LeaderLease> lease;
-    if (led) lease.emplace(store_, clock_, watch_, grant.fence, options_.lease, grant.sent);
+    // A loop that has gone to sleep does not report what it gathered: the renewals do.
+    if (led) {
+      lease.emplace(store_, clock_, watch_, grant.fence, options_.lease, grant.sent, [this] { reporter_.Flush(); });
+    }
     bool lost = false;
     std::string why;
     {

@@ -39,7 +39,11 @@ absl::Status Healthy(RunContext& context) {
 
 class SupervisorTest : public ::testing::Test {
  protected:
-  ~SupervisorTest() override { supervisor_.reset(); }
+  // Ends the supervisor with the test's body, whose variables the workers use.
+  struct Running {
+    std::unique_ptr<Supervisor>& supervisor;
+    ~Running() { supervisor.reset(); }
+  };
 
   void AddWorker(std::string_view name, std::function<absl::Status(RunContext&)> run,
                  Leadership leadership = Leadership::kOuterLease) {
@@ -50,7 +54,7 @@ class SupervisorTest : public ::testing::Test {
                         }});
   }
 
-  void Start(int32_t replica = 7) {
+  [[nodiscard]] Running Start(int32_t replica = 7) {
     replica_ = replica;
     Dependencies dependencies;
     dependencies.store = &store_;
@@ -58,6 +62,7 @@ class SupervisorTest : public ::testing::Test {
     supervisor_ = std::make_unique<Supervisor>(entries_, dependencies, metrics_, [this] { return replica_.load(); },
                                                SupervisorOptions{.lease = kLease, .acquire_interval = kLook});
     supervisor_->Start();
+    return Running{supervisor_};
   }
 
   absl::Status Stop() { return supervisor_->Stop(clock_.Now() + std::chrono::seconds(1)); }
@@ -104,7 +109,7 @@ TEST_F(SupervisorTest, LeadsRunsAndReleasesOnStop) {
     started.notify_all();
     return Healthy(context);
   });
-  Start();
+  const Running running = Start();
   started.wait(false);
   EXPECT_EQ(Leads("a"), 1);
   EXPECT_TRUE(State("a").leading);
@@ -119,7 +124,7 @@ TEST_F(SupervisorTest, LeadsRunsAndReleasesOnStop) {
 
 TEST_F(SupervisorTest, TakesNoLeaseBeforeTheReplicaIsRegistered) {
   AddWorker("a", Healthy);
-  Start(0);
+  const Running running = Start(0);
   ASSERT_TRUE(clock_.StepTo(kLook));
   ASSERT_TRUE(clock_.AwaitDeadline(kLook));
   store_.With([&] { EXPECT_EQ(store_.acquire_calls["a"], 0); });
@@ -134,7 +139,7 @@ TEST_F(SupervisorTest, RenewsAtAThirdWhileTheLoopIsBusy) {
     leave.wait(false);  // A loop that never looks at its stop token.
     return absl::OkStatus();
   });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitBuilt("a", 1));
   for (int i = 1; i <= 4; ++i) {
     ASSERT_TRUE(clock_.StepTo(kThird));
@@ -149,7 +154,7 @@ TEST_F(SupervisorTest, RenewsAtAThirdWhileTheLoopIsBusy) {
 TEST_F(SupervisorTest, WaitsWhileAnotherLeads) {
   AddWorker("a", Healthy);
   store_.With([&] { store_.held_elsewhere["a"] = true; });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(clock_.StepTo(kLook));
   ASSERT_TRUE(clock_.AwaitDeadline(kLook));
   EXPECT_EQ(Built("a"), 0);
@@ -162,7 +167,7 @@ TEST_F(SupervisorTest, WaitsWhileAnotherLeads) {
 TEST_F(SupervisorTest, ADatabaseThatIsAwayIsTriedAgainWithoutGrowingPauses) {
   AddWorker("a", Healthy);
   store_.With([&] { store_.acquire_error["a"] = absl::UnavailableError("away"); });
-  Start();
+  const Running running = Start();
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(clock_.StepTo(kLook));
   ASSERT_TRUE(clock_.AwaitDeadline(kLook));
   EXPECT_THAT(State("a").last_error, HasSubstr("away"));
@@ -185,7 +190,7 @@ TEST_F(SupervisorTest, AnythingThrownIsAPanicAndRestartsAfterGrowingPauses) {
       default: throw Unknown();
     }
   });
-  Start();
+  const Running running = Start();
   const std::vector<std::pair<absl::Duration, std::string>> expected = {
       {absl::Seconds(1), "panic: broken"},
       {absl::Seconds(5), "panic: int 42"},
@@ -218,7 +223,7 @@ TEST_F(SupervisorTest, AnythingThrownIsAPanicAndRestartsAfterGrowingPauses) {
 TEST_F(SupervisorTest, AThrowWhileTheWorkerIsBuiltIsAPanic) {
   entries_.push_back({.name = "a", .help = "", .tunables = {},
                       .make = [](const Dependencies&) -> std::unique_ptr<Worker> { throw 42; }});
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Seconds(1)));
   EXPECT_EQ(Panics("a"), 1);
   EXPECT_TRUE(AwaitReleased("a", 1));
@@ -229,7 +234,7 @@ TEST_F(SupervisorTest, AThrowOnAThreadOfTheWorkersOwnIsAPanicAndStopsTheRun) {
     std::jthread thread([&] { context.Guard([] { throw 42; }); });
     return Healthy(context);
   });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitReleased("a", 1));
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Seconds(1)));
   EXPECT_EQ(Panics("a"), 1);
@@ -244,7 +249,7 @@ TEST_F(SupervisorTest, FiveHealthyMinutesMakeThePauseShortAgain) {
     if (!quick) context.WaitFor(absl::Minutes(5));
     throw 42;
   });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitReleased("a", 1));
   ASSERT_TRUE(clock_.StepTo(absl::Seconds(1)));
   ASSERT_TRUE(AwaitReleased("a", 2));
@@ -264,7 +269,7 @@ TEST_F(SupervisorTest, FiveHealthyMinutesMakeThePauseShortAgain) {
 
 TEST_F(SupervisorTest, ACleanReturnReleasesAndBacksOff) {
   AddWorker("a", [](RunContext&) { return absl::OkStatus(); });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitReleased("a", 1));
   ASSERT_TRUE(clock_.StepTo(absl::Seconds(1)));
   ASSERT_TRUE(AwaitReleased("a", 2));
@@ -276,7 +281,7 @@ TEST_F(SupervisorTest, ACleanReturnReleasesAndBacksOff) {
 
 TEST_F(SupervisorTest, AnErrorIsReportedReleasesAndBacksOff) {
   AddWorker("a", [](RunContext&) { return absl::InternalError("cannot"); });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitReleased("a", 1));
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Seconds(1)));
   EXPECT_EQ(Panics("a"), 0);
@@ -290,7 +295,7 @@ TEST_F(SupervisorTest, AnErrorIsReportedReleasesAndBacksOff) {
 TEST_F(SupervisorTest, ALostLeaseStopsTheRunAndRestartsAtOnceWithoutBackoffOrRelease) {
   AddWorker("a", Healthy);
   store_.With([&] { store_.renew = [] { return LeaderStore::TermOver(); }; });
-  Start();
+  const Running running = Start();
   for (int terms = 1; terms <= 3; ++terms) {
     ASSERT_TRUE(AwaitBuilt("a", terms)) << "without the clock moving on";
     ASSERT_TRUE(clock_.StepTo(kThird)) << "to the renewal";
@@ -311,7 +316,7 @@ TEST_F(SupervisorTest, AWriteRefusedForItsTermIsALostLease) {
     context.WaitFor(absl::Milliseconds(1500));
     return LeaderStore::TermOver();
   });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(clock_.StepTo(absl::Milliseconds(1500)));
   EXPECT_TRUE(AwaitBuilt("a", 2));
   store_.With([&] { EXPECT_EQ(store_.releases["a"], 0); });
@@ -319,7 +324,7 @@ TEST_F(SupervisorTest, AWriteRefusedForItsTermIsALostLease) {
 
 TEST_F(SupervisorTest, TermsThatAreLostAtOnceDoNotSpin) {
   AddWorker("a", [](RunContext&) { return LeaderStore::TermOver(); });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitBuilt("a", 1));
   ASSERT_TRUE(clock_.StepTo(absl::Seconds(1)));
   ASSERT_TRUE(AwaitBuilt("a", 2));
@@ -341,7 +346,7 @@ TEST_F(SupervisorTest, ARenewalThatHangsLosesTheLeaseInTime) {
       return absl::OkStatus();
     };
   });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitBuilt("a", 1));
   ASSERT_TRUE(clock_.StepTo(kThird));
   ASSERT_TRUE(store_.Await([&] { return store_.renewals["a"] == 1; }));
@@ -365,7 +370,7 @@ TEST_F(SupervisorTest, ARenewalThatFailsIsTriedAgainBeforeTheLeaseIsOver) {
       return absl::OkStatus();
     };
   });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitBuilt("a", 1));
   ASSERT_TRUE(clock_.StepTo(kThird));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(clock_.StepTo(kLease / 15));
@@ -377,7 +382,7 @@ TEST_F(SupervisorTest, ARenewalThatFailsIsTriedAgainBeforeTheLeaseIsOver) {
 
 TEST_F(SupervisorTest, StopEndsAPause) {
   AddWorker("a", [](RunContext&) -> absl::Status { throw 42; });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(clock_.StepTo(absl::Seconds(1)));
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Seconds(5)));
   EXPECT_EQ(Stop(), absl::OkStatus());
@@ -391,7 +396,7 @@ TEST_F(SupervisorTest, StopNamesAWorkerThatDoesNotHeed) {
     return absl::OkStatus();
   });
   AddWorker("good", Healthy);
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitBuilt("deaf", 1));
   ASSERT_TRUE(AwaitBuilt("good", 1));
   absl::Status status;
@@ -416,7 +421,7 @@ TEST_F(SupervisorTest, SiblingsOfAPanickingWorkerAreUntouched) {
       return absl::Milliseconds(700);
     });
   });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(AwaitReleased("bad", 1));
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Seconds(1))) << "its pause has begun";
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(clock_.StepTo(absl::Milliseconds(700)));
@@ -438,7 +443,7 @@ TEST_F(SupervisorTest, AWorkerWithLeasesOfItsOwnRunsWithoutTheOuterOne) {
         return Healthy(context);
       },
       Leadership::kOwnLeases);
-  Start(0);
+  const Running running = Start(0);
   ASSERT_TRUE(AwaitBuilt("sharded", 1));
   EXPECT_EQ(Stop(), absl::OkStatus());
   EXPECT_EQ(term, 0);
@@ -456,7 +461,7 @@ TEST_F(SupervisorTest, AFailedRoundIsCountedReportedAndRepeatedAfterAPause) {
       return absl::Minutes(1);
     });
   });
-  Start();
+  const Running running = Start();
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Seconds(1)));
   EXPECT_THAT(State("a").last_error, HasSubstr("away"));
   clock_.Advance(absl::Seconds(1));
@@ -480,7 +485,7 @@ TEST_F(SupervisorTest, RoundsOfASecondAreReportedTogether) {
   AddWorker("a", [&](RunContext& context) {
     return RunRounds(context, []() -> absl::StatusOr<absl::Duration> { return absl::Milliseconds(10); });
   });
-  Start();
+  const Running running = Start();
   for (int i = 0; i < 150; ++i) ASSERT_TRUE(clock_.StepTo(absl::Milliseconds(10)));
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Milliseconds(10)));
   EXPECT_EQ(Stop(), absl::OkStatus());
@@ -490,6 +495,20 @@ TEST_F(SupervisorTest, RoundsOfASecondAreReportedTogether) {
     EXPECT_EQ(store_.reports["a"][1].runs, 100);
     EXPECT_EQ(store_.reports["a"][2].runs, 50);
   });
+}
+
+TEST_F(SupervisorTest, WhatWasGatheredIsReportedWhileTheLoopSleeps) {
+  std::atomic<int> rounds = 0;
+  AddWorker("a", [&](RunContext& context) {
+    return RunRounds(context, [&]() -> absl::StatusOr<absl::Duration> {
+      return ++rounds < 5 ? absl::ZeroDuration() : absl::Hours(1);
+    });
+  });
+  const Running running = Start();
+  ASSERT_TRUE(clock_.AwaitDeadline(absl::Hours(1)));
+  ASSERT_TRUE(clock_.StepTo(kThird));
+  ASSERT_TRUE(store_.Await([&] { return store_.reports["a"].size() == 2; }));
+  store_.With([&] { EXPECT_EQ(store_.reports["a"][1].runs, 4); });
 }
 
 }  // namespace
