@@ -60,7 +60,7 @@ class SupervisorTest : public ::testing::Test {
     dependencies.store = &store_;
     dependencies.clock = &clock_;
     supervisor_ = std::make_unique<Supervisor>(entries_, dependencies, metrics_, [this] { return replica_.load(); },
-                                               SupervisorOptions{.lease = kLease, .acquire_interval = kLook});
+                                               SupervisorOptions{.lease = lease_, .acquire_interval = kLook});
     supervisor_->Start();
     return Running{supervisor_};
   }
@@ -91,6 +91,7 @@ class SupervisorTest : public ::testing::Test {
     return {};
   }
 
+  absl::Duration lease_ = kLease;
   ManualClock clock_;
   LeaderStore store_;
   Metrics metrics_;
@@ -454,6 +455,7 @@ TEST_F(SupervisorTest, AWorkerWithLeasesOfItsOwnRunsWithoutTheOuterOne) {
 }
 
 TEST_F(SupervisorTest, AFailedRoundIsCountedReportedAndRepeatedAfterAPause) {
+  lease_ = absl::Hours(1);  // Longer than what the test steps over without awaiting renewals.
   std::atomic<int> round = 0;
   AddWorker("a", [&](RunContext& context) {
     return RunRounds(context, [&]() -> absl::StatusOr<absl::Duration> {
