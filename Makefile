@@ -5,7 +5,7 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 DATA_DIR ?= $(CURDIR)/.tenure
 
-.PHONY: help deps configure build all run demo test lint format install clean chart-test
+.PHONY: help deps configure build all run demo test sanitize lint format chart-test install clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,28 @@ all: configure ## build everything, tests included
 
 run: build ## run the daemon in the foreground on its embedded PostgreSQL
 	bin/tenured serve --data-dir $(DATA_DIR)
+
+test: all ## run every test against a real PostgreSQL that it starts itself
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS)
+
+sanitize: deps ## run the tests under the sanitizers (PRESET=asan-ubsan or tsan)
+	@[ "$(PRESET)" != dev ] || { echo "say which: make sanitize PRESET=asan-ubsan, or PRESET=tsan" >&2; exit 2; }
+	@[ -f $(BUILD)/build.ninja ] || cmake --preset $(PRESET)
+	@cmake --build $(BUILD) -j $(JOBS) --target unit_tests integration_tests tenured tenurectl
+	@cmake/sanitize.sh $(BUILD)
+
+lint: deps ## check formatting, scripts, YAML and what must not be said
+	@cmake/lint.sh
+
+format: deps ## format the C++ sources
+	@git ls-files '*.cc' '*.h' | xargs clang-format-14 -i
+
+chart-test: ## lint and render the Helm chart, and check what it renders
+	@charts/test.sh
+
+install: build ## install the daemon, the command line and the C++ client (PREFIX=/usr/local)
+	@cmake --build $(BUILD) -j $(JOBS) --target tenured tenurectl tenure_client
+	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)
 
 clean: ## remove what was built
 	rm -rf build bin

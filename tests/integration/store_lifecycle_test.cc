@@ -86,6 +86,9 @@ TEST_F(StoreLifecycleTest, AJobGoesFromEnqueueToHistory) {
   EXPECT_EQ(claimed[0].job.payload.data, "{\"a\":1}");
   EXPECT_EQ(claimed[0].job.headers.at("trace"), "t-1");
   EXPECT_EQ(claimed[0].token.number, 1);
+  // The same in every answer about the job, or it could not be passed on.
+  EXPECT_EQ(claimed[0].job.effect_key, id.ToString());
+  EXPECT_EQ(store_->Get(id)->effect_key, id.ToString());
 
   EXPECT_EQ(Complete(claimed[0].token, Payload{"done", "text/plain"}).state, TokenState::kWon);
   auto job = store_->Get(id);
@@ -482,6 +485,12 @@ TEST_F(StoreLifecycleTest, AMissingPartitionIsMadeOnDemand) {
   EXPECT_EQ(Sql("select count(*) from tenure.history"), "1");
   const std::vector<NewJob> specs{Spec(std::string(5000, 'x'))};
   EXPECT_TRUE(store_->Enqueue(queue_, specs).ok());
+}
+
+TEST_F(StoreLifecycleTest, APoolerIsNoticed) {
+  auto info = store_->Inspect();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->pooled, tenure::testing::ThroughPooler());
 }
 
 TEST_F(StoreLifecycleTest, PausedQueuesServeNoClaims) {

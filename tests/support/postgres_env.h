@@ -11,6 +11,7 @@
 #include <string>
 
 #include "server/embedded/postgres.h"
+#include "tests/support/pgbouncer.h"
 
 namespace tenure::testing {
 
@@ -53,13 +54,17 @@ class PostgresEnv {
 class ScopedDatabase {
  public:
   explicit ScopedDatabase(const std::string& template_url = "")
-      : url_(PostgresEnv::Get().CreateDatabase(template_url)) {}
-  ~ScopedDatabase() { PostgresEnv::Get().DropDatabase(url_); }
+      : direct_url_(PostgresEnv::Get().CreateDatabase(template_url)),
+        url_(ThroughPooler() ? PooledUrl(direct_url_) : direct_url_) {}
+  ~ScopedDatabase() { PostgresEnv::Get().DropDatabase(direct_url_); }
   ScopedDatabase(const ScopedDatabase&) = delete;
   ScopedDatabase& operator=(const ScopedDatabase&) = delete;
+  // Through the pooler where the run goes through one (tests/support/pgbouncer.h).
   const std::string& url() const { return url_; }
+  const std::string& direct_url() const { return direct_url_; }
 
  private:
+  const std::string direct_url_;
   const std::string url_;
 };
 
