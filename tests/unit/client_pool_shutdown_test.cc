@@ -274,9 +274,14 @@ TEST_F(PoolShutdown, ASecondSignalEndsTheProcessAtOnce) {
     options_.grace = seconds(60);
     daemon_.Add("k");
     WorkerPool pool(client_, options_);
-    pool.Handle("k", [](JobContext& job) -> Outcome {
-      kill(getpid(), SIGINT);  // The first: the pool drains, for this handler goes on.
-      kill(getpid(), SIGINT);  // The second.
+    pool.Handle("k", [&](JobContext& job) -> Outcome {
+      // The first: the pool stops claiming and waits for this handler. Signals of a kind that are pending merge, so the second
+      // must wait until the first was seen: the parked poll is collected then.
+      daemon_.Await([&] { return daemon_.inside("Claim") == 1; });
+      const size_t claims = daemon_.claims().size();
+      kill(getpid(), SIGINT);
+      daemon_.Await([&] { return daemon_.claims().size() > claims; });
+      kill(getpid(), SIGINT);
       WaitForStop(job.stop_token());
       return {};
     });
