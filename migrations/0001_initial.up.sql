@@ -4,7 +4,7 @@
 -- large payloads never move (tenure.payload, by day of enqueue). What makes jobs ready, or changes a count, says so in
 -- tenure.event in the same transaction. docs/architecture.md has the reasons.
 
-create schema if not exists tenure;
+-- The schema tenure and tenure.schema_migration are the migrator's: they are there before this runs.
 
 -- Queues -----------------------------------------------------------------------------------------------------------------
 create table tenure.queue (
@@ -344,5 +344,3 @@ end $$;
 revoke all on function tenure.ensure_day(int) from public;
 
 select tenure.ensure_day(tenure.today() + n) from generate_series(0, 3) n;
-
--- tenure.schema_migration is made by the migrator itself.

@@ -16,8 +16,11 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Minutes(10);
 
+// "create schema if not exists" wants the right to create schemas in the database even where the schema is there; asking first,
+// an administrator can make it beforehand, and the role needs no such right.
 constexpr std::string_view kMakeTable =
-    "create schema if not exists tenure; create table if not exists tenure.schema_migration "
+    "do $$ begin if to_regnamespace('tenure') is null then create schema tenure; end if; end $$; "
+    "create table if not exists tenure.schema_migration "
     "(version int primary key, name text not null, applied_at timestamptz not null default now())";
 constexpr std::string_view kHasTable = "select to_regclass('tenure.schema_migration') is not null";
 constexpr std::string_view kLock = "select pg_advisory_xact_lock(2122)";

@@ -4,8 +4,9 @@
 
 namespace tenure::store::postgres {
 
-JobReader::JobReader(const Result& result)
+JobReader::JobReader(const Result& result, int32_t queue)
     : r_(result),
+      queue_(queue),
       id_(r_.Column("id")),
       queue_id_(r_.Column("queue_id")),
       day_(r_.Column("day")),
@@ -56,7 +57,7 @@ JobReader::JobReader(const Result& result)
 
 Job JobReader::Read(int row) const {
   Job job;
-  job.id = {r_.Int32(row, queue_id_), r_.Int32(row, day_), r_.Int(row, id_)};
+  job.id = {queue_id_ < 0 ? queue_ : r_.Int32(row, queue_id_), r_.Int32(row, day_), r_.Int(row, id_)};
   job.kind = r_.Text(row, kind_);
   job.state = static_cast<JobState>(r_.Int(row, state_));
   job.payload.data = r_.Text(row, payload_);

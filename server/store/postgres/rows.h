@@ -13,7 +13,8 @@ namespace tenure::store::postgres {
 // Rows of tenure.job, tenure.history and tenure.dead_letter.
 class JobReader {
  public:
-  explicit JobReader(const Result& result);
+  // `queue`: where the rows do not say it, because the statement names one queue (claim.sql).
+  explicit JobReader(const Result& result, int32_t queue = 0);
 
   Job Read(int row) const;
   // A leased row as what its claimer gets; needs the columns today and remaining where the caller wants them.
@@ -23,6 +24,7 @@ class JobReader {
 
  private:
   const Result& r_;
+  const int32_t queue_;
   int id_, queue_id_, day_, state_, kind_, priority_, tenant_, attempt_, failures_, crashes_, releases_, snoozes_,
       max_attempts_, crash_budget_, token_, token_secret_, worker_, lease_us_, lease_until_, leased_at_, progress_,
       progress_message_, due_at_, expires_at_, created_at_, updated_at_, started_at_, ended_at_, payload_, payload_day_,

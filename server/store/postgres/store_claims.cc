@@ -64,7 +64,7 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
     auto answer = granting ? tx.Run(sql::kClaim, params) : tx.RunAndCommit(sql::kClaim, params);
     if (!answer.ok()) return answer.status();
     const Result& rows = *answer;
-    const JobReader reader(rows);
+    const JobReader reader(rows, batch.queue);
     const int sort = rows.Column("row_sort"), slot = rows.Column("slot"), id = rows.Column("id");
     const int range_no = rows.Column("range_no"), keys = rows.Column("keys"), last_rank = rows.Column("last_rank");
     int64_t read = 0;
@@ -73,7 +73,6 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
       switch (rows.Int(row, sort)) {
         case kLeased: {
           ClaimedJob job = reader.ReadClaimed(row);
-          job.job.id.queue = job.token.job.queue = batch.queue;
           const size_t at = static_cast<size_t>(rows.Int(row, slot) - 1);
           // Back from the slots that were offered to those that the caller numbered.
           job.slot = static_cast<int32_t>(at);
