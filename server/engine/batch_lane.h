@@ -53,7 +53,8 @@ class BatchLane {
       }
     }
     if (done) {
-      Metrics::Add(metrics_.shed, {{"what", verb_}});
+      // The values that docs/metrics.md names, which are 0 from the start.
+      Metrics::Add(metrics_.shed, {{"what", verb_.starts_with("enqueue") ? "enqueue" : "settle"}});
       done(MakeError(absl::StatusCode::kResourceExhausted, "OVERLOADED",
                      "the daemon has as much waiting as it takes; try again a little later", {},
                      absl::Milliseconds(200)));
