@@ -4,13 +4,13 @@
 -- element per slot: $9 worker (index into $12, from 1), $10 lease in microseconds, $11 secret; $12 worker names, $13 byte budget.
 -- Answers rows of three sorts (row_sort): 0 a leased job; 1 an id that was ready but not got (locked by another, or over the
 -- budget): look at it again; 2 how far a stretch was read (range_no from 1, number of keys, last key).
--- width_bucket finds a row's slot by binary search over the sorted ids: a join would let the planner scan the table when its
+-- `limit 1` keeps the look at one id from being made a join with the whole table. width_bucket finds a row's slot by binary search over the sorted ids: a join would let the planner scan the table when its
 -- statistics are stale.
 with candidate as materialized (
   (select 0::bigint as range_no, j.priority, j.rank, j.id
    from unnest($8::bigint[]) as r (id)
    cross join lateral (
-     select j.priority, j.rank, j.id from tenure.job j where j.id = r.id and j.queue_id = $1 and (j.state + 0) = 3
+     select j.priority, j.rank, j.id from tenure.job j where j.id = r.id and j.queue_id = $1 and (j.state + 0) = 3 limit 1
    ) j
    where not (select q.paused from tenure.queue q where q.id = $1))
   union all

@@ -1,6 +1,7 @@
 -- Moves the end of leases of one queue to now + duration, never earlier. Writes only when less than half of the duration is left
 -- or progress was told; a HOT update, since no index holds what changes. $1 queue, $2 ids (sorted, distinct), $3 token numbers,
 -- $4 secrets, $5 durations in microseconds (NULL: as granted), $6 progress, $7 progress message.
+-- `limit 1` keeps the look at one id from being made a join with the whole table.
 -- Answers the items whose token is current; what is not answered is locked by somebody, or its token is stale: resolve_live.sql.
 with current as materialized (
   select i.ord, j.id, j.lease_until, coalesce(i.duration_us, j.lease_us) as duration_us, i.progress, i.message,
@@ -11,7 +12,7 @@ with current as materialized (
        with ordinality as i (id, number, secret, duration_us, progress, message, ord)
   cross join lateral (
     select j.id, j.lease_until, j.lease_us from tenure.job j
-    where j.id = i.id and j.queue_id = $1 and j.token = i.number and j.token_secret = i.secret and (j.state + 0) = 4
+    where j.id = i.id and j.queue_id = $1 and j.token = i.number and j.token_secret = i.secret and (j.state + 0) = 4 limit 1
   ) j
 ),
 locked as materialized (

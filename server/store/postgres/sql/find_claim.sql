@@ -6,7 +6,7 @@ left join lateral (
   select j.* from tenure.claim_grant g
   cross join lateral (
     select j.* from tenure.job j
-    where j.id = g.id and j.queue_id = g.queue_id and j.token = g.token and j.token_secret = g.token_secret and (j.state + 0) = 4
+    where j.id = g.id and j.queue_id = g.queue_id and j.token = g.token and j.token_secret = g.token_secret and (j.state + 0) = 4 limit 1
   ) j
   where g.request_id = r.request_id
 ) j on true
