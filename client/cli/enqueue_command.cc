@@ -270,7 +270,7 @@ void AddEnqueueCommand(CLI::App& job, Context& context) {
       "With --wait the exit status is 0 only if each job completed; one job's result goes to stdout as it is.");
   command->add_option("-q,--queue", options->queue, "Name of the queue");
   command->add_option("-k,--kind", options->kind, "Names the handler");
-  AddPayload(*command, "payload", options->payload, "The payload");
+  AddPayload(*command, "payload", options->payload, "The payload", /*positional=*/true);
   AddPairs(*command, "--header", options->headers, "A header; may be repeated");
   command->add_option("--priority", options->priority, "Higher first, -100 to 100 [0]");
   command->add_option("--tenant", options->tenant, "The fairness key");

@@ -84,8 +84,9 @@ CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<st
   return app.add_option(names, target, description)->allow_extra_args(false)->type_name("TEXT");
 }
 
-void AddPayload(CLI::App& app, const std::string& name, PayloadOptions& target, const std::string& what) {
-  CLI::Option* text = app.add_option("--" + name, target.text, what + " as text");
+void AddPayload(CLI::App& app, const std::string& name, PayloadOptions& target, const std::string& what,
+                bool positional) {
+  CLI::Option* text = app.add_option("--" + name + (positional ? "," + name : ""), target.text, what + " as text");
   app.add_option("--" + name + "-file", target.file, what + " from a file; - for stdin")
       ->type_name("FILE")
       ->excludes(text);

@@ -37,8 +37,9 @@ struct PayloadOptions {
   bool given() const { return text.has_value() || !file.empty(); }
 };
 
-// --<name> TEXT, --<name>-file FILE and --content-type TYPE.
-void AddPayload(CLI::App& app, const std::string& name, PayloadOptions& target, const std::string& what);
+// --<name> TEXT (also as an argument without a name, if `positional`), --<name>-file FILE and --content-type TYPE.
+void AddPayload(CLI::App& app, const std::string& name, PayloadOptions& target, const std::string& what,
+                bool positional = false);
 
 // Reads the options into `payload`. INVALID_ARGUMENT, for Context::ReportUsage, if the file cannot be read.
 absl::Status ReadPayload(const PayloadOptions& options, const std::string& name, std::istream& in,

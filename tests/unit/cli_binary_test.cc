@@ -169,6 +169,10 @@ TEST_F(CliBinary, EnqueueAsksForWhatTheArgumentsSay) {
   EXPECT_EQ(job.backoff().initial().nanos(), 500'000'000);
   EXPECT_EQ(job.idempotency_key(), "key");
   EXPECT_EQ(job.effect_key(), "effect");
+
+  // As `tenured serve` prints it: the payload needs no name.
+  EXPECT_EQ(Run("job enqueue -q mail -k send '{\"to\":2}'").status, 0);
+  EXPECT_EQ(daemon_.enqueue.requests().at(1).jobs(0).payload().text(), "{\"to\":2}");
 }
 
 TEST_F(CliBinary, EnqueueTakesPayloadBytesFromStdin) {
