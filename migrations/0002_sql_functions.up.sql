@@ -1,6 +1,7 @@
 -- tenure.enqueue and tenure.complete: for an application's own transaction, in any language. They write the same rows as the RPCs:
 -- same history, same events, so the daemon finds the job within its event interval after the application commits.
--- Takes no lock on anything that exists.
+-- Takes no lock on anything that exists. Their plans are kept by the application's session, so they must not be made for an empty table
+-- (a scan) and used on a full one: hence enable_seqscan.
 
 -- Enqueues one job. Returns its id, as callers of the API see it. The queue is made if it does not exist (make it beforehand where two
 -- transactions might both do so: the second waits for the first to end).
@@ -9,7 +10,7 @@ create function tenure.enqueue_bytes(
   due_at timestamptz default null, delay interval default null, headers jsonb default null, max_attempts int default null,
   expires_at timestamptz default null, idempotency_key text default null, idempotency_retention interval default interval '24 hours',
   tenant text default null)
-returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   q int;
   new_id bigint;
@@ -109,7 +110,7 @@ returns text language sql
 -- the token is not the job's current one, so that the transaction rolls back: that is the fence. Holds the job's row until the
 -- transaction ends. Returns the job's id.
 create function tenure.complete(lease_token text, result bytea default null, content_type text default 'application/octet-stream')
-returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   part text[] := regexp_match(lease_token, '^(\d+)-(\d+)-(\d+)\.(\d+)\.(\d+)\.([0-9a-f]{16})$');
   q int;

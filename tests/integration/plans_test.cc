@@ -1,0 +1,383 @@
+// Law 3: every hot statement keeps its index plan whatever the statistics say, planned for its parameters or once for
+// all. Each statement of sql/ is prepared in a session of its own and explained three ways: on tables that were
+// analysed empty, on full ones, and on full ones that looked empty when they were analysed.
+#include <libpq-fe.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+#include "statements.sql.h"
+#include "tests/support/store_fixture.h"
+
+namespace tenure::store::postgres {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+// Statements that need not keep an index plan, and why.
+const std::map<std::string, std::string>& Excluded() {
+  static const auto* excluded = new std::map<std::string, std::string>{
+      {"list_workers.sql", "an operator's listing: counts all leases, once per call of `tenurectl worker list`"},
+      {"payload_in_use.sql", "before a partition is dropped: once a day and partition, by the retention worker"},
+  };
+  return *excluded;
+}
+
+// Which indexes of tenure.job a statement may read besides its primary key.
+const std::map<std::string, std::set<std::string>>& JobIndexes() {
+  static const auto* indexes = new std::map<std::string, std::set<std::string>>{
+      {"claim.sql", {"job_ready"}},         {"ready_heads.sql", {"job_ready"}},     {"oldest_ready.sql", {"job_ready"}},
+      {"promote.sql", {"job_due"}},         {"expire.sql", {"job_expiring"}},       {"list_leases.sql", {"job_leased"}},
+      {"list_orphans.sql", {"job_leased"}}, {"evict_replicas.sql", {"job_leased"}},
+  };
+  return *indexes;
+}
+
+// Arguments that cannot be guessed from their type. Index from 1.
+const std::map<std::string, std::map<int, std::string>>& Arguments() {
+  static const auto* arguments = new std::map<std::string, std::map<int, std::string>>{
+      {"claim.sql",
+       {{3, "'{5,0}'"},
+        {4, "'{0,0}'"},
+        {5, "'{0,70000}'"},
+        {6, "'{0,0}'"},
+        {7, "'{10,9000000}'"},
+        {8, "'{77}'"},
+        {12, "'{w}'"},
+        {13, "1000000"}}},
+      {"promote.sql", {{3, "'-infinity'"}, {4, "-1"}, {5, "500"}}},
+      {"expire.sql", {{3, "500"}}},
+      {"read_events.sql", {{1, "'{}'"}, {2, "'9000000'"}}},
+      {"fold.sql", {{1, "'{}'"}, {2, "'9000000'"}}},
+      {"rotatable.sql", {{1, "'700:700:'"}}},
+      {"rotated.sql", {{1, "'700:700:'"}}},
+      {"list_live.sql", {{1, "90000"}, {2, "1000"}, {5, "'{3,4}'"}, {6, "null"}, {14, "50"}}},
+      {"list_ended.sql", {{1, "90000"}, {2, "1000"}, {5, "'{6,7}'"}, {6, "null"}, {14, "50"}}},
+  };
+  return *arguments;
+}
+
+constexpr int kItems = 300;
+
+class Session {
+ public:
+  explicit Session(const std::string& url) : pg_(PQconnectdb(url.c_str()), &PQfinish) {
+    if (PQstatus(pg_.get()) != CONNECTION_OK) ADD_FAILURE() << PQerrorMessage(pg_.get());
+    PQsetNoticeProcessor(
+        pg_.get(), [](void*, const char*) {}, nullptr);
+  }
+  // The first column of all rows.
+  Strings Run(const std::string& sql) {
+    std::unique_ptr<PGresult, decltype(&PQclear)> result(PQexec(pg_.get(), sql.c_str()), &PQclear);
+    const ExecStatusType status = PQresultStatus(result.get());
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+      ADD_FAILURE() << sql.substr(0, 500) << ": " << PQerrorMessage(pg_.get());
+    }
+    Strings rows;
+    for (int row = 0; row < PQntuples(result.get()); ++row) rows.emplace_back(PQgetvalue(result.get(), row, 0));
+    return rows;
+  }
+
+ private:
+  std::unique_ptr<PGconn, decltype(&PQfinish)> pg_;
+};
+
+std::string Array(const std::string& of) { return absl::StrCat("'{", absl::StrJoin(Strings(kItems, of), ","), "}'"); }
+
+std::string Argument(const std::string& type) {
+  if (type == "bigint[]") {
+    Strings ids;
+    for (int i = 0; i < kItems; ++i) ids.push_back(absl::StrCat(100'000 + i * 7));
+    return absl::StrCat("'{", absl::StrJoin(ids, ","), "}'");
+  }
+  if (type == "text[]") {
+    Strings texts;
+    for (int i = 0; i < kItems; ++i) texts.push_back(absl::StrCat("k", i));
+    return absl::StrCat("'{", absl::StrJoin(texts, ","), "}'");
+  }
+  if (type == "timestamp with time zone[]") return Array("null");
+  if (type == "bytea[]" || type == "integer[]" || type == "smallint[]" || type == "boolean[]" ||
+      type == "double precision[]") {
+    return Array("1");
+  }
+  if (type == "text") return "'w1'";
+  if (type == "boolean") return "true";
+  if (type == "timestamp with time zone") return "null";
+  if (type == "date") return "current_date::date";
+  return "1";
+}
+
+std::string Text(const nlohmann::json& node, const char* field) {
+  return node.contains(field) ? node[field].get<std::string>() : std::string();
+}
+
+bool IsHot(const std::string& relation) {
+  return relation == "job" || relation == "idempotency" || absl::StartsWith(relation, "claim_") ||
+         (absl::StartsWith(relation, "event") && relation != "event_fold") || absl::StartsWith(relation, "history") ||
+         absl::StartsWith(relation, "dead_letter") || absl::StartsWith(relation, "payload");
+}
+
+// The column by which an index must be entered, or it is read from one end to the other (or, of idempotency, a whole
+// queue is).
+std::string Entry(const std::string& index) {
+  if (index == "job_ready") return "rank";
+  if (index == "job_due") return "due_at";
+  if (index == "job_leased") return "replica_id";
+  if (absl::StrContains(index, "expir")) return "expires_at";
+  if (absl::StrContains(index, "xid")) return "xid";
+  if (index == "idempotency_pkey") return "key";
+  return absl::StartsWith(index, "claim_") ? "request_id" : "id";
+}
+
+// What is wrong with a plan, one line each.
+void Judge(const std::string& file, const nlohmann::json& node, Strings& faults) {
+  const std::string type = Text(node, "Node Type"), relation = Text(node, "Relation Name"),
+                    index = Text(node, "Index Name"), condition = Text(node, "Index Cond");
+  if (type == "Seq Scan" && IsHot(relation)) {
+    faults.push_back(absl::StrCat("Seq Scan on ", relation, " ", Text(node, "Filter").substr(0, 90)));
+  }
+  if (absl::StartsWith(index, "job_")) {
+    const auto allowed = JobIndexes().find(file);
+    if (index != "job_pkey" && (allowed == JobIndexes().end() || !allowed->second.contains(index))) {
+      faults.push_back(absl::StrCat(type, " by the wrong index ", index, " ", condition.substr(0, 90)));
+    }
+  }
+  // A skip scan enters by what it found before; its first step is the head.
+  if (!index.empty() && (relation.empty() || IsHot(relation)) && file != "ready_heads.sql" &&
+      !absl::StrContains(condition, Entry(index))) {
+    faults.push_back(absl::StrCat(type, " through ", index, " (", condition.substr(0, 90), ")"));
+  }
+  if (node.contains("Plans")) {
+    for (const nlohmann::json& child : node["Plans"]) Judge(file, child, faults);
+  }
+}
+
+// Milliseconds that the processor gave to these processes; of the clock, if the server is on another machine.
+double MillisOf(const std::vector<std::string>& pids) {
+  double sum = 0;
+  for (const std::string& pid : pids) {
+    std::string name;
+    std::ifstream(absl::StrCat("/proc/", pid, "/comm")) >> name;
+    int64_t nanos = 0;
+    std::ifstream spent(absl::StrCat("/proc/", pid, "/schedstat"));
+    if (name != "postgres" || !(spent >> nanos)) {
+      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    }
+    sum += static_cast<double>(nanos) / 1e6;
+  }
+  return sum;
+}
+
+enum class Tables { kAnalysedEmpty, kFull, kFullThatLookedEmpty };
+
+class PlansTest : public tenure::testing::StoreTest {
+ protected:
+  static constexpr const char* kHot[] = {"job",     "idempotency", "claim_request", "claim_grant",
+                                         "event_0", "event_1",     "event_2",       "event_3"};
+
+  void Prepare(Tables tables) {
+    Session db(database_.url());
+    // What autovacuum does would change the case under test.
+    Strings all(std::begin(kHot), std::end(kHot));
+    for (const std::string& partition : db.Run("select c.relname from pg_inherits i join pg_class c on c.oid = "
+                                               "i.inhrelid join pg_class p on p.oid = i.inhparent "
+                                               "where p.relname in ('history', 'dead_letter', 'payload')")) {
+      all.push_back(partition);
+    }
+    for (const std::string& table : all) {
+      db.Run(absl::StrCat("alter table tenure.", table, " set (autovacuum_enabled = off)"));
+    }
+    db.Run("insert into tenure.queue (name) select 'q' || n from generate_series(1, 3) n");
+    db.Run("insert into tenure.replica (name, version, lease_until) values ('r', 'v', now() - interval '1 s')");
+    db.Run("insert into tenure.leader (worker, term, expires_at) values ('w1', 1, 'infinity')");
+    if (tables != Tables::kFull) db.Run("vacuum analyze");
+    if (tables != Tables::kAnalysedEmpty) Fill(db);
+    if (tables == Tables::kFull) db.Run("vacuum analyze");
+  }
+
+  static void Fill(Session& db) {
+    // Ready 100,000, leased 30,000, scheduled 30,000, most of one queue; then a few that expire.
+    db.Run(
+        "insert into tenure.job (id, queue_id, state, priority, day, token, replica_id, worker, lease_us, lease_until, "
+        "due_at, "
+        "expires_at, created_at, updated_at, kind, payload_size, payload) "
+        "select n, case when n % 10 = 0 then 2 else 1 end, case when n <= 100000 then 3 when n <= 130000 then 4 else 1 "
+        "end, "
+        "case when n % 50 = 0 then 5 else 0 end, tenure.today(), case when n <= 100000 or n > 130000 then 0 else 1 "
+        "end, "
+        "case when n > 100000 and n <= 130000 then 1 end, case when n > 100000 and n <= 130000 then 'w' || n % 50 end, "
+        "30000000, now() + interval '30 s', case when n > 130000 then now() + n * interval '1 ms' else now() end, "
+        "case when n % 100 = 0 then now() + interval '1 h' end, now(), now(), 'k', 2, '{}' from generate_series(1, "
+        "160000) n");
+    db.Run("select setval('tenure.job_id', 200000)");
+    db.Run(
+        "insert into tenure.event (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, "
+        "enqueued) "
+        "select n % 4, 1, 1, 0, 0, n, 0, n, 1, 1 from generate_series(1, 100000) n");
+    db.Run(
+        "insert into tenure.idempotency (queue_id, scope, key, job_id, job_day, fingerprint, expires_at) "
+        "select 1, 0, 'k' || n, n, tenure.today(), '-', now() + n * interval '1 s' from generate_series(1, 50000) n");
+    db.Run(
+        "insert into tenure.claim_request select 'r' || n, now() + n * interval '1 ms' from generate_series(1, 20000) "
+        "n");
+    db.Run("insert into tenure.claim_grant select 'r' || n, n, 1, 1, 1 from generate_series(1, 20000) n");
+    for (const char* table : {"history", "dead_letter"}) {
+      db.Run(absl::StrCat("insert into tenure.", table,
+                          " (ended_on, id, queue_id, state, priority, day, attempt, failures, crashes, releases, "
+                          "snoozes, token, token_secret, "
+                          "settled_verb, due_at, created_at, ended_at, kind, payload_size) select (now() at time zone "
+                          "'utc')::date + n % 2, "
+                          "200000 + n, 1, 6, 0, tenure.today(), 1, 0, 0, 0, 0, 1, 1, 1, now(), now(), now(), 'k', 2 "
+                          "from generate_series(1, 50000) n"));
+    }
+    db.Run("insert into tenure.payload select tenure.today() + n % 2, n, 1, 'x' from generate_series(1, 20000) n");
+  }
+
+  // Explains every statement as the store runs it: in a transaction with the store's settings. Answers what is wrong.
+  Strings Explain(const std::string& plan_cache_mode) {
+    auto connection = Connection::Open(database_.url(), "plans", absl::Seconds(5));
+    if (!connection.ok()) return {std::string(connection.status().message())};
+    Transaction tx(**connection, {absl::Seconds(60)});
+    auto run = [&](const std::string& sql) {
+      auto result = tx.Run(sql, Params());
+      EXPECT_TRUE(result.ok()) << sql.substr(0, 1000) << ": " << result.status();
+      Strings rows;
+      if (!result.ok()) return rows;
+      for (int row = 0; row < result->rows(); ++row) rows.push_back(result->Text(row, 0));
+      return rows;
+    };
+    run("set local plan_cache_mode = " + plan_cache_mode);
+    Strings faults;
+    for (const sql::NamedSql& statement : sql::kAll) {
+      const std::string file(statement.file);
+      if (Excluded().contains(file)) continue;
+      run("deallocate all");
+      run(absl::StrCat("prepare s as ", std::string(statement.text)));
+      const Strings types =
+          run("select t::text from pg_prepared_statements p cross join unnest(p.parameter_types) with ordinality as t "
+              "(t, ord) "
+              "where p.name = 's' order by ord");
+      Strings arguments;
+      const auto given = Arguments().find(file);
+      for (size_t i = 0; i < types.size(); ++i) {
+        const int number = static_cast<int>(i) + 1;
+        const bool known = given != Arguments().end() && given->second.contains(number);
+        arguments.push_back(known ? given->second.at(number) : Argument(types[i]));
+      }
+      const std::string call = arguments.empty() ? "s" : absl::StrCat("s(", absl::StrJoin(arguments, ", "), ")");
+      const Strings lines = run(absl::StrCat("explain (format json) execute ", call));
+      const nlohmann::json plan = nlohmann::json::parse(absl::StrJoin(lines, "\n"), nullptr, false);
+      if (!plan.is_array() || plan.empty() || !plan[0].contains("Plan")) {
+        faults.push_back(file + ": no plan");
+        continue;
+      }
+      Strings of_file;
+      Judge(file, plan[0]["Plan"], of_file);
+      if (plan[0].contains("JIT")) of_file.push_back("would be compiled");
+      for (const std::string& fault : of_file) faults.push_back(absl::StrCat(file, ": ", fault));
+    }
+    return faults;
+  }
+
+  void Check(Tables tables) {
+    Prepare(tables);
+    for (const char* mode : {"force_generic_plan", "force_custom_plan"}) {
+      const Strings faults = Explain(mode);
+      EXPECT_TRUE(faults.empty()) << mode << ":\n" << absl::StrJoin(faults, "\n");
+    }
+  }
+};
+
+TEST_F(PlansTest, HoldOnTablesThatWereAnalysedEmpty) { Check(Tables::kAnalysedEmpty); }
+TEST_F(PlansTest, HoldOnFullTables) { Check(Tables::kFull); }
+TEST_F(PlansTest, HoldOnFullTablesThatLookedEmpty) { Check(Tables::kFullThatLookedEmpty); }
+
+// A batch of 1,000 takes about ten times as long as one of 100: looking up each row's place among the others must not
+// make it a hundred times. What counts is the processor time of the sessions, and the best of several rounds, so that
+// what else runs on the machine does not.
+TEST_F(PlansTest, ABatchOfAThousandTakesNoMoreThanItsShare) {
+  const int32_t queue = store_->EnsureQueue("q", true)->id;
+  const int32_t replica = *store_->RegisterReplica("r", "test");
+  const std::vector<std::string> pids =
+      absl::StrSplit(Sql("select string_agg(pid::text, ',') from pg_stat_activity where datname = current_database() "
+                         "and pid <> pg_backend_pid()"),
+                     ',');
+  std::map<int, std::map<std::string, double>> best;
+  for (int size : {100, 1000}) {
+    auto timed = [&](const std::string& what, auto run) {
+      const double began = MillisOf(pids);
+      auto answer = run();
+      const double took = MillisOf(pids) - began;
+      EXPECT_TRUE(answer.ok()) << what << ": " << answer.status();
+      auto [known, fresh] = best[size].try_emplace(what, took);
+      if (!fresh) known->second = std::min(known->second, took);
+      return std::move(*answer);
+    };
+    auto claim = [&](absl::Duration lease) {
+      ClaimBatch batch;
+      batch.queue = queue;
+      batch.replica = replica;
+      batch.ranges = {{0, kLowestKey, kHighestKey}};
+      batch.workers = {"w"};
+      batch.slots.assign(static_cast<size_t>(size), ClaimSlot{0, -1, lease});
+      ClaimResult result = timed("claim", [&] { return store_->Claim(batch); });
+      EXPECT_EQ(result.jobs.size(), static_cast<size_t>(size));
+      return std::move(result.jobs);
+    };
+    for (int round = 0; round < 7; ++round) {
+      const std::vector<NewJob> specs(static_cast<size_t>(size), NewJob{.kind = "k", .payload = {"{}", ""}});
+      timed("enqueue", [&] { return store_->Enqueue(queue, specs); });
+      std::vector<ExtendItem> extends;
+      std::vector<GiveBackItem> releases;
+      for (const ClaimedJob& job : claim(absl::Seconds(30))) {
+        extends.push_back({job.token, absl::Minutes(10), Progress{0.5, "half"}});
+        releases.push_back({job.token, absl::ZeroDuration()});
+      }
+      timed("extend", [&] { return store_->Extend(queue, extends); });
+      timed("release", [&] { return store_->GiveBack(queue, Verb::kRelease, releases); });
+      std::vector<FailItem> fails;
+      for (const ClaimedJob& job : claim(absl::Seconds(30))) {
+        fails.push_back({job.token, {"boom", "T", "trace"}, false, absl::ZeroDuration()});
+      }
+      timed("fail", [&] { return store_->Fail(queue, fails); });
+      std::vector<LeaseRef> leases;
+      std::vector<JobId> ids;
+      for (const ClaimedJob& job : claim(absl::Microseconds(1))) {
+        leases.push_back({queue, job.job.id.seq, job.token.number});
+        ids.push_back(job.job.id);
+      }
+      std::vector<ReadyRange> ready;
+      timed("reap", [&] { return store_->Reap(queue, leases, &ready); });
+      auto named =
+          timed("claim_named", [&] { return store_->ClaimNamed(queue, replica, "w", absl::Seconds(30), "", ids); });
+      std::vector<CompleteItem> completes;
+      for (const NamedClaimOutcome& outcome : named) {
+        ASSERT_TRUE(outcome.job) << outcome.refusal;
+        completes.push_back({outcome.job->token, Payload{"ok", "text/plain"}, {}});
+      }
+      timed("complete", [&] { return store_->Complete(queue, completes); });
+      EXPECT_EQ(Sql("select count(*) from tenure.job"), "0");
+    }
+  }
+  for (const auto& [what, took] : best[1000]) {
+    EXPECT_LT(took, 60) << what << " of 1,000 took so many ms";
+    EXPECT_LT(took, 25 * best[100][what]) << what << " of 1,000, against " << best[100][what] << " ms of 100";
+    RecordProperty(what, absl::StrCat(took));
+  }
+}
+
+}  // namespace
+}  // namespace tenure::store::postgres
