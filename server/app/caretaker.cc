@@ -16,6 +16,7 @@ constexpr Clock::Duration kMigrateAgain = std::chrono::seconds(2);        // Whi
 constexpr Clock::Duration kMigrateAgainLater = std::chrono::seconds(30);  // After a migration that failed.
 constexpr Clock::Duration kLookAtLeaders = std::chrono::seconds(5);
 constexpr Clock::Duration kReviveAgain = std::chrono::seconds(5);
+constexpr Clock::Duration kFirstMoments = std::chrono::seconds(1);        // Of a start, in which not being ready is no news.
 
 }  // namespace
 
@@ -30,6 +31,7 @@ Caretaker::Caretaker(Database& database, store::Store& store, engine::Engine& en
 Caretaker::~Caretaker() = default;
 
 void Caretaker::Start() {
+  started_ = clock_.Now();
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
@@ -115,8 +117,7 @@ absl::Status Caretaker::Failure() const {
 void Caretaker::TellChanges() {
   const absl::Status ready = Ready();
   if (told_ && ready == told_status_) return;
-  // The first moments of a start are no news.
-  if (!told_ && !ready.ok() && engine_.health().database_error.empty()) return;
+  if (!told_ && !ready.ok() && clock_.Now() < started_ + kFirstMoments) return;
   if (ready.ok()) {
     LogInfo("ready", {{"database", database_.description()}});
   } else {

@@ -54,6 +54,7 @@ class Caretaker {
   absl::Status migration_;                       // Of the last try.
   absl::Status failure_;
   std::map<std::string, absl::Status> leaders_;  // By worker that liveness needs.
+  Clock::TimePoint started_;                     // Set before the thread.
   bool told_ = false;                            // Used by the thread alone.
   absl::Status told_status_;                     // Likewise.
   std::jthread thread_;                          // Last: it uses the rest.
