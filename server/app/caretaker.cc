@@ -16,7 +16,7 @@ constexpr Clock::Duration kMigrateAgain = std::chrono::seconds(2);        // Whi
 constexpr Clock::Duration kMigrateAgainLater = std::chrono::seconds(30);  // After a migration that failed.
 constexpr Clock::Duration kLookAtLeaders = std::chrono::seconds(5);
 constexpr Clock::Duration kReviveAgain = std::chrono::seconds(5);
-constexpr Clock::Duration kFirstMoments = std::chrono::seconds(1);        // Of a start, in which not being ready is no news.
+constexpr Clock::Duration kFirstMoments = std::chrono::seconds(1);  // Of a start, in which not being ready is no news.
 
 }  // namespace
 
@@ -74,7 +74,8 @@ void Caretaker::Migrate() {
   if (applied.ok()) {
     for (const int version : *applied) LogInfo("migrated the schema", {{"version", absl::StrCat(version)}});
   } else {
-    LogError("cannot migrate the schema", {{"database", database_.description()}, {"error", std::string(applied.status().message())}});
+    LogError("cannot migrate the schema",
+             {{"database", database_.description()}, {"error", std::string(applied.status().message())}});
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   migrated_ = applied.ok();
@@ -103,7 +104,8 @@ absl::Status Caretaker::Ready() const {
   }
   const engine::Health health = engine_.health();
   if (!health.database_ok) {
-    return absl::UnavailableError(health.database_error.empty() ? "not connected to the database yet" : health.database_error);
+    return absl::UnavailableError(health.database_error.empty() ? "not connected to the database yet"
+                                                                : health.database_error);
   }
   if (health.draining) return absl::UnavailableError("shutting down");
   return absl::OkStatus();

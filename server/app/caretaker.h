@@ -1,6 +1,6 @@
-// What the daemon does on the side, on one thread: migrates the schema when asked to (as soon as the database answers), revives
-// the embedded PostgreSQL, tells the log when the daemon becomes ready or stops being so, and keeps what /readyz says of
-// migrations and of background workers that nobody leads. Layer: app. Thread-safe.
+// What the daemon does on the side, on one thread: migrates the schema when asked to (as soon as the database answers),
+// revives the embedded PostgreSQL, tells the log when the daemon becomes ready or stops being so, and keeps what
+// /readyz says of migrations and of background workers that nobody leads. Layer: app. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -50,8 +50,8 @@ class Caretaker {
   background::WakeUp wake_;
 
   mutable std::mutex mutex_;
-  bool migrated_;                                // From here on guarded by mutex_.
-  absl::Status migration_;                       // Of the last try.
+  bool migrated_;           // From here on guarded by mutex_.
+  absl::Status migration_;  // Of the last try.
   absl::Status failure_;
   std::map<std::string, absl::Status> leaders_;  // By worker that liveness needs.
   Clock::TimePoint started_;                     // Set before the thread.

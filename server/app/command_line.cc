@@ -51,7 +51,8 @@ struct Flags {
 // Adds the settings named, or all of them if `names` is empty.
 void AddSettings(CLI::App& command, Flags& flags, const std::set<std::string>& names) {
   flags.given.environment = [](const char* name) -> const char* { return std::getenv(name); };
-  command.add_option("--config", flags.given.file, "Read settings from this TOML file (TENURE_CONFIG)")->type_name("FILE");
+  command.add_option("--config", flags.given.file, "Read settings from this TOML file (TENURE_CONFIG)")
+      ->type_name("FILE");
   for (const Setting& setting : AllSettings()) {
     if (setting.tunable || (!names.empty() && names.count(setting.name) == 0)) continue;
     auto& value = flags.values[setting.name] = std::make_unique<std::string>();
@@ -64,7 +65,9 @@ void AddSettings(CLI::App& command, Flags& flags, const std::set<std::string>& n
     }
   }
   if (names.empty()) {
-    command.add_option("--set", flags.given.set, "Tune a background worker, for example promoter.batch=500; `tenured config` lists them")
+    command
+        .add_option("--set", flags.given.set,
+                    "Tune a background worker, for example promoter.batch=500; `tenured config` lists them")
         ->type_name("NAME=VALUE")
         ->expected(1)
         ->take_all();
@@ -82,8 +85,7 @@ void PrintReady(const Daemon& daemon) {
   const std::string grpc = daemon.grpc_address();
   const std::string server = grpc == "127.0.0.1:8470" ? "" : absl::StrCat(" --server ", grpc);
   std::cout << "\nTenure " << Version() << " is ready: gRPC on " << grpc << ", HTTP on http://" << daemon.http_address()
-            << "\nDatabase: " << daemon.database_description()
-            << "\n\nTry it in another terminal:\n"
+            << "\nDatabase: " << daemon.database_description() << "\n\nTry it in another terminal:\n"
             << "  tenurectl" << server << " job enqueue -q demo -k hello '{\"name\": \"world\"}'\n"
             << "  tenurectl" << server << " work -q demo --exec 'cat'\n"
             << "  tenurectl" << server << " top\n\n"
@@ -107,7 +109,8 @@ int Serve(const Configuration& configuration) {
       // A program that reads JSON lines does not want a text among them.
       if (configuration.log_format == LogFormat::kText) PrintReady(daemon);
     }
-    wake.WaitUntil(clock.Now() + (announced ? std::chrono::milliseconds(500) : std::chrono::milliseconds(20)), signals.stop_token());
+    wake.WaitUntil(clock.Now() + (announced ? std::chrono::milliseconds(500) : std::chrono::milliseconds(20)),
+                   signals.stop_token());
   }
   const absl::Status stopped = daemon.Stop();
   if (!failure.ok()) return Fail(kFailed, failure);
@@ -118,8 +121,9 @@ int Serve(const Configuration& configuration) {
 int Migrated(const absl::StatusOr<std::vector<int>>& versions, const Database& database, const char* verb) {
   if (!versions.ok()) {
     if (absl::IsUnavailable(versions.status())) {
-      return Fail(kFailed, absl::UnavailableError(absl::StrCat("cannot reach the database ", database.description(), ": ",
-                                                               versions.status().message(), ". Check --database-url")));
+      return Fail(kFailed,
+                  absl::UnavailableError(absl::StrCat("cannot reach the database ", database.description(), ": ",
+                                                      versions.status().message(), ". Check --database-url")));
     }
     return Fail(kFailed, versions.status());
   }
@@ -138,7 +142,8 @@ int MigrateStatus(Migrator& migrator, const Database& database) {
   bool missing = false;
   for (const Migrator::Entry& entry : *entries) {
     missing = missing || !entry.applied;
-    std::string applied = entry.applied ? absl::FormatTime(absl::RFC3339_sec, *entry.applied, absl::UTCTimeZone()) : "no";
+    std::string applied =
+        entry.applied ? absl::FormatTime(absl::RFC3339_sec, *entry.applied, absl::UTCTimeZone()) : "no";
     if (!entry.known) applied += " (by a newer tenured)";
     std::cout << absl::StreamFormat("%-8d %-32s %s\n", entry.version, entry.name, applied);
   }
@@ -150,18 +155,22 @@ int PrintConfiguration(const Resolved& resolved, bool json) {
   if (json) {
     for (const ResolvedSetting& entry : resolved.settings) {
       const Setting& setting = *entry.setting;
-      nlohmann::ordered_json line = {{"name", setting.name},       {"value", entry.value},
+      nlohmann::ordered_json line = {{"name", setting.name},
+                                     {"value", entry.value},
                                      {"source", std::string(ToString(entry.source))},
-                                     {"default", setting.default_text}, {"unit", setting.unit},
-                                     {"environment", setting.environment}, {"help", setting.help}};
+                                     {"default", setting.default_text},
+                                     {"unit", setting.unit},
+                                     {"environment", setting.environment},
+                                     {"help", setting.help}};
       if (setting.tunable) line["range"] = setting.range;
       std::cout << line.dump() << '\n';
     }
     return kDone;
   }
-  const auto row = [](std::string_view name, std::string_view value, std::string_view source, std::string_view fallback, std::string_view unit) {
-    std::cout << absl::StreamFormat("%-32s %-28s %-12s %-16s %s\n", std::string(name), std::string(value), std::string(source),
-                                    std::string(unit), std::string(fallback));
+  const auto row = [](std::string_view name, std::string_view value, std::string_view source, std::string_view fallback,
+                      std::string_view unit) {
+    std::cout << absl::StreamFormat("%-32s %-28s %-12s %-16s %s\n", std::string(name), std::string(value),
+                                    std::string(source), std::string(unit), std::string(fallback));
   };
   row("SETTING", "VALUE", "FROM", "DEFAULT", "UNIT");
   for (const ResolvedSetting& entry : resolved.settings) {
@@ -169,7 +178,8 @@ int PrintConfiguration(const Resolved& resolved, bool json) {
     row(setting.tunable ? absl::StrCat("--set ", setting.name) : absl::StrCat("--", setting.name),
         entry.value.empty() ? "-" : entry.value, ToString(entry.source), setting.default_text, setting.unit);
   }
-  std::cout << "\nA flag wins over the environment (TENURE_ and the name), that over the file of --config, that over the default.\n";
+  std::cout << "\nA flag wins over the environment (TENURE_ and the name), that over the file of --config, that over "
+               "the default.\n";
   return kDone;
 }
 
@@ -186,21 +196,27 @@ int RunCommandLine(int argc, char** argv) {
   AddSettings(*serve, serve_flags, {});
 
   // Migrating needs the database and nothing else.
-  const std::set<std::string> database_settings = {"database-url", "data-dir", "postgres-bin-dir", "log-format", "log-level"};
+  const std::set<std::string> database_settings = {"database-url", "data-dir", "postgres-bin-dir", "log-format",
+                                                   "log-level"};
   CLI::App* migrate = app.add_subcommand("migrate", "Bring the database schema up to date, or back");
   migrate->require_subcommand(1);
   Flags up_flags, down_flags, status_flags;
   CLI::App* up = migrate->add_subcommand("up", "Apply what is missing");
   int up_to = 0, down_to = 0;
-  CLI::Option* up_to_option = up->add_option("--to", up_to, "Stop after this version")->type_name("VERSION")->check(CLI::NonNegativeNumber);
+  CLI::Option* up_to_option =
+      up->add_option("--to", up_to, "Stop after this version")->type_name("VERSION")->check(CLI::NonNegativeNumber);
   AddSettings(*up, up_flags, database_settings);
   CLI::App* down = migrate->add_subcommand("down", "Revert everything after a version; removes what it holds");
-  down->add_option("--to", down_to, "The version that stays; 0 reverts everything")->type_name("VERSION")->required()->check(CLI::NonNegativeNumber);
+  down->add_option("--to", down_to, "The version that stays; 0 reverts everything")
+      ->type_name("VERSION")
+      ->required()
+      ->check(CLI::NonNegativeNumber);
   AddSettings(*down, down_flags, database_settings);
   CLI::App* status = migrate->add_subcommand("status", "List the migrations");
   AddSettings(*status, status_flags, database_settings);
 
-  CLI::App* config = app.add_subcommand("config", "Print every setting with its value, where that comes from, and its default");
+  CLI::App* config =
+      app.add_subcommand("config", "Print every setting with its value, where that comes from, and its default");
   Flags config_flags;
   AddSettings(*config, config_flags, {});
   bool json = false;
@@ -226,14 +242,17 @@ int RunCommandLine(int argc, char** argv) {
     if (!resolved.ok()) return Fail(kUsage, resolved.status());
     const Configuration& configuration = resolved->configuration;
     if (command == config) return PrintConfiguration(*resolved, json);
-    if (absl::Status logging = InitLogging(configuration.log_format, configuration.log_level); !logging.ok()) return Fail(kUsage, logging);
+    if (absl::Status logging = InitLogging(configuration.log_format, configuration.log_level); !logging.ok())
+      return Fail(kUsage, logging);
     if (command == serve) return Serve(configuration);
 
     const SignalWatch signals;
     const auto database = Database::Open(configuration);
     if (!database.ok()) return Fail(kFailed, database.status());
     Migrator migrator((*database)->url());
-    if (command == up) return Migrated(migrator.Up(up_to_option->count() > 0 ? std::optional<int>(up_to) : std::nullopt), **database, "applied");
+    if (command == up)
+      return Migrated(migrator.Up(up_to_option->count() > 0 ? std::optional<int>(up_to) : std::nullopt), **database,
+                      "applied");
     if (command == down) return Migrated(migrator.Down(down_to), **database, "reverted");
     return MigrateStatus(migrator, **database);
   }

@@ -85,7 +85,8 @@ Rule NotEmpty(std::string_view text, std::string& out) {
 
 Rule ReplicaName(std::string_view text, std::string& out) {
   const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
-  if (text.empty() || text.size() > 128 || !printable) return "must be 1 to 128 printable ASCII characters without blanks";
+  if (text.empty() || text.size() > 128 || !printable)
+    return "must be 1 to 128 printable ASCII characters without blanks";
   out = text;
   return std::nullopt;
 }
@@ -115,12 +116,14 @@ constexpr Row kRows[] = {
     {"allow-unauthenticated", "true or false", "false",
      "Serve without authentication on an address that other machines reach",
      [](std::string_view text, Configuration& c) { return OnOff(text, c.allow_unauthenticated); }},
-    {"database-url", "URL", "[the embedded PostgreSQL]", "The PostgreSQL to use, as postgres://user:password@host:5432/database",
+    {"database-url", "URL", "[the embedded PostgreSQL]",
+     "The PostgreSQL to use, as postgres://user:password@host:5432/database",
      [](std::string_view text, Configuration& c) { return DatabaseUrl(text, c.database_url); }},
     {"data-dir", "directory", "[/var/lib/tenure as root, else $XDG_STATE_HOME/tenure or ~/.local/state/tenure]",
      "Where the embedded PostgreSQL keeps its data",
      [](std::string_view text, Configuration& c) { return NotEmpty(text, c.data_dir); }},
-    {"postgres-bin-dir", "directory", "[the newest PostgreSQL installed]", "Programs of the embedded PostgreSQL (initdb, postgres)",
+    {"postgres-bin-dir", "directory", "[the newest PostgreSQL installed]",
+     "Programs of the embedded PostgreSQL (initdb, postgres)",
      [](std::string_view text, Configuration& c) { return NotEmpty(text, c.postgres_bin_dir); }},
     {"database-connections", "connections", "8", "Connections that this daemon holds",
      [](std::string_view text, Configuration& c) { return Number(text, 3, 200, c.database_connections); }},
@@ -134,7 +137,8 @@ constexpr Row kRows[] = {
        c.background = *std::move(selected);
        return std::nullopt;
      }},
-    {"no-queue-creation", "true or false", "false", "An Enqueue for a queue that does not exist is refused instead of making it",
+    {"no-queue-creation", "true or false", "false",
+     "An Enqueue for a queue that does not exist is refused instead of making it",
      [](std::string_view text, Configuration& c) {
        bool off = false;
        Rule rule = OnOff(text, off);
@@ -157,7 +161,8 @@ constexpr Row kRows[] = {
      }},
     {"log-level", "level", "info", "What is logged: debug, info, warn or error",
      [](std::string_view text, Configuration& c) -> Rule {
-       if (text != "debug" && text != "info" && text != "warn" && text != "error") return "must be debug, info, warn or error";
+       if (text != "debug" && text != "info" && text != "warn" && text != "error")
+         return "must be debug, info, warn or error";
        c.log_level = text;
        return std::nullopt;
      }},
@@ -165,13 +170,22 @@ constexpr Row kRows[] = {
 
 bool InWords(std::string_view default_text) { return default_text.starts_with("["); }
 
-absl::Status Refuse(const std::string& name, Source source, const Setting& setting, const std::string& file, std::string_view rule) {
+absl::Status Refuse(const std::string& name, Source source, const Setting& setting, const std::string& file,
+                    std::string_view rule) {
   std::string where;
   switch (source) {
-    case Source::kFlag: where = setting.tunable ? absl::StrCat("--set ", name) : absl::StrCat("--", name); break;
-    case Source::kEnvironment: where = setting.environment; break;
-    case Source::kFile: where = absl::StrCat(name, " in ", file); break;
-    case Source::kDefault: where = name; break;
+    case Source::kFlag:
+      where = setting.tunable ? absl::StrCat("--set ", name) : absl::StrCat("--", name);
+      break;
+    case Source::kEnvironment:
+      where = setting.environment;
+      break;
+    case Source::kFile:
+      where = absl::StrCat(name, " in ", file);
+      break;
+    case Source::kDefault:
+      where = name;
+      break;
   }
   return InvalidField(where, rule);
 }
@@ -194,7 +208,8 @@ absl::StatusOr<std::map<std::string, std::string>> ReadFile(const std::string& p
     const auto& all = AllSettings();
     const auto setting = std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.name == name; });
     if (setting == all.end()) {
-      return InvalidField("config", absl::StrCat(path, ": there is no setting \"", name, "\"; `tenured config` lists them"));
+      return InvalidField("config",
+                          absl::StrCat(path, ": there is no setting \"", name, "\"; `tenured config` lists them"));
     }
     if (!values.emplace(name, absl::StrJoin(item.inputs, ",")).second) {
       return InvalidField("config", absl::StrCat(path, ": ", name, " is given twice"));
@@ -207,10 +222,14 @@ absl::StatusOr<std::map<std::string, std::string>> ReadFile(const std::string& p
 
 std::string_view ToString(Source source) {
   switch (source) {
-    case Source::kDefault: return "default";
-    case Source::kFile: return "file";
-    case Source::kEnvironment: return "environment";
-    case Source::kFlag: return "flag";
+    case Source::kDefault:
+      return "default";
+    case Source::kFile:
+      return "file";
+    case Source::kEnvironment:
+      return "environment";
+    case Source::kFlag:
+      return "flag";
   }
   return "";
 }
@@ -221,7 +240,10 @@ const std::vector<Setting>& AllSettings() {
     for (const Row& row : kRows) {
       std::string default_text = row.default_text;
       if (InWords(default_text)) default_text = default_text.substr(1, default_text.size() - 2);
-      list->push_back({.name = row.name, .unit = row.unit, .help = row.help, .default_text = default_text,
+      list->push_back({.name = row.name,
+                       .unit = row.unit,
+                       .help = row.help,
+                       .default_text = default_text,
                        .environment = background::EnvironmentName(row.name),
                        .on_off = std::string_view(row.unit) == "true or false"});
     }
@@ -232,9 +254,12 @@ const std::vector<Setting>& AllSettings() {
       const std::string default_text = spec.unit == background::TunableUnit::kDuration
                                            ? background::FormatTunable(spec.unit, spec.default_value)
                                            : absl::StrCat(spec.default_value);
-      list->push_back({.name = std::string(spec.name), .unit = std::string(background::UnitName(spec.unit)),
-                       .help = std::string(spec.help), .default_text = default_text,
-                       .environment = background::EnvironmentName(spec.name), .tunable = true,
+      list->push_back({.name = std::string(spec.name),
+                       .unit = std::string(background::UnitName(spec.unit)),
+                       .help = std::string(spec.help),
+                       .default_text = default_text,
+                       .environment = background::EnvironmentName(spec.name),
+                       .tunable = true,
                        .range = absl::StrCat(background::FormatTunable(spec.unit, spec.min), " to ",
                                              background::FormatTunable(spec.unit, spec.max))});
     }
@@ -253,7 +278,8 @@ absl::StatusOr<Resolved> Resolve(const Given& given) {
   std::map<std::string, std::string> flags = given.flags;
   for (const std::string& pair : given.set) {
     const size_t equals = pair.find('=');
-    if (equals == std::string::npos) return InvalidField("--set", absl::StrCat("must be NAME=VALUE, not \"", pair, "\""));
+    if (equals == std::string::npos)
+      return InvalidField("--set", absl::StrCat("must be NAME=VALUE, not \"", pair, "\""));
     const std::string name = pair.substr(0, equals);
     // Says which names there are.
     if (absl::Status known = background::DefaultTunables().Set(name, pair.substr(equals + 1)); !known.ok()) {
@@ -314,9 +340,10 @@ absl::Status CheckExposure(const Configuration& configuration) {
     if (http::IsLoopbackHost(address.host)) continue;
     return InvalidField(
         absl::StrCat("--", name),
-        absl::StrCat(*text, " can be reached from other machines, and nobody would have to authenticate: anyone there could "
-                            "read, add and cancel jobs. Listen on 127.0.0.1, or, if the network keeps strangers out, add "
-                            "--allow-unauthenticated (TENURE_ALLOW_UNAUTHENTICATED=true)"));
+        absl::StrCat(*text,
+                     " can be reached from other machines, and nobody would have to authenticate: anyone there could "
+                     "read, add and cancel jobs. Listen on 127.0.0.1, or, if the network keeps strangers out, add "
+                     "--allow-unauthenticated (TENURE_ALLOW_UNAUTHENTICATED=true)"));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,6 @@
-// The daemon's settings: one table with name, unit, default and help, from which flags, TENURE_* variables, the configuration
-// file, `tenured config` and the check of docs/configuration.md are made. A flag wins over the environment, that over the file,
-// and that over the default. Layer: app. Values only.
+// The daemon's settings: one table with name, unit, default and help, from which flags, TENURE_* variables, the
+// configuration file, `tenured config` and the check of docs/configuration.md are made. A flag wins over the
+// environment, that over the file, and that over the default. Layer: app. Values only.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ std::string_view ToString(Source source);
 
 // A setting as a person sees it.
 struct Setting {
-  std::string name;         // The flag without its dashes; for a tunable of a background worker, what --set takes.
-  std::string unit;         // What kind of value.
+  std::string name;  // The flag without its dashes; for a tunable of a background worker, what --set takes.
+  std::string unit;  // What kind of value.
   std::string help;
   std::string default_text;  // May be a rule in words.
   std::string environment;   // TENURE_...
@@ -61,10 +61,10 @@ const std::vector<Setting>& AllSettings();
 
 // What was given, before it is put together.
 struct Given {
-  std::map<std::string, std::string> flags;                   // By setting name.
-  std::vector<std::string> set;                               // --set: NAME=VALUE, of tunables.
-  std::string file;                                           // --config; empty: TENURE_CONFIG, else none.
-  std::function<const char*(const char* name)> environment;   // getenv.
+  std::map<std::string, std::string> flags;                  // By setting name.
+  std::vector<std::string> set;                              // --set: NAME=VALUE, of tunables.
+  std::string file;                                          // --config; empty: TENURE_CONFIG, else none.
+  std::function<const char*(const char* name)> environment;  // getenv.
 };
 
 struct ResolvedSetting {
@@ -78,11 +78,12 @@ struct Resolved {
   std::vector<ResolvedSetting> settings;  // As AllSettings().
 };
 
-// Puts the settings together and checks each. INVALID_ARGUMENT that names the setting, where it was given, and the rule.
+// Puts the settings together and checks each. INVALID_ARGUMENT that names the setting, where it was given, and the
+// rule.
 absl::StatusOr<Resolved> Resolve(const Given& given);
 
-// INVALID_ARGUMENT, saying what to do, if the daemon would listen beyond this machine without authentication and nobody said
-// that this is meant.
+// INVALID_ARGUMENT, saying what to do, if the daemon would listen beyond this machine without authentication and nobody
+// said that this is meant.
 absl::Status CheckExposure(const Configuration& configuration);
 
 // host-pid-random: unique per process.

@@ -41,19 +41,21 @@ constexpr absl::Duration kDatabaseStopGrace = absl::Seconds(10);
 // The error says what to do: the libraries below only say that it failed.
 absl::Status ListenFailed(std::string_view flag, const std::string& address, const std::string& why) {
   return MakeError(absl::StatusCode::kUnavailable, "LISTEN_FAILED",
-                   absl::StrCat("cannot listen on ", address, ": ", why, ". Stop what uses the port (perhaps another tenured), or name another one: --",
+                   absl::StrCat("cannot listen on ", address, ": ", why,
+                                ". Stop what uses the port (perhaps another tenured), or name another one: --",
                                 absl::string_view(flag.data(), flag.size()), " HOST:PORT"));
 }
 
-// Looks whether the address can be had before anything is started: an embedded PostgreSQL takes seconds. Whoever binds it in
-// between makes the real attempt fail, with the same error.
+// Looks whether the address can be had before anything is started: an embedded PostgreSQL takes seconds. Whoever binds
+// it in between makes the real attempt fail, with the same error.
 absl::Status CheckFree(std::string_view flag, const std::string& listen) {
   TENURE_ASSIGN_OR_RETURN(const http::Address address, http::ParseListenAddress(listen, flag));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  const int error = getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(),
+                                std::to_string(address.port).c_str(), &hints, &found);
   if (error != 0) return ListenFailed(flag, listen, gai_strerror(error));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
   const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -102,7 +104,8 @@ class DaemonImpl : public Daemon {
         store_(store::postgres::PostgresStore::Open(StoreOptions(configuration_, *database_), metrics_)),
         engine_(engine::MakeEngine(*store_, clock_, metrics_, EngineOptions(configuration_))),
         promoter_signal_(clock_),
-        supervisor_(configuration_.background, WorkerDependencies(), metrics_, [this] { return engine_->replica_id(); }),
+        supervisor_(configuration_.background, WorkerDependencies(), metrics_,
+                    [this] { return engine_->replica_id(); }),
         methods_(clock_, metrics_),
         jobs_(*engine_, {configuration_.max_payload_bytes}),
         workers_(*engine_, {configuration_.max_payload_bytes}),
@@ -121,7 +124,8 @@ class DaemonImpl : public Daemon {
   }
 
   ~DaemonImpl() override {
-    if (const absl::Status status = Stop(); !status.ok()) LogWarn("not stopped in time", {{"what", std::string(status.message())}});
+    if (const absl::Status status = Stop(); !status.ok())
+      LogWarn("not stopped in time", {{"what", std::string(status.message())}});
   }
 
   absl::Status Serve() {
@@ -134,14 +138,16 @@ class DaemonImpl : public Daemon {
     rpc::ServerOptions rpc_options;
     rpc_options.listen = configuration_.grpc_listen;
     auto grpc = rpc::Server::Start(rpc_options, methods_, *engine_, clock_);
-    if (!grpc.ok()) return ListenFailed("grpc-listen", configuration_.grpc_listen, std::string(grpc.status().message()));
+    if (!grpc.ok())
+      return ListenFailed("grpc-listen", configuration_.grpc_listen, std::string(grpc.status().message()));
     grpc_ = *std::move(grpc);
 
     http::ServerOptions http_options;
     http_options.listen = configuration_.http_listen;
-    http_ = std::make_unique<http::HttpServer>(http_options, metrics_, [this](http::Request request, http::Respond respond) {
-      return router_.Handle(std::move(request), std::move(respond));
-    });
+    http_ = std::make_unique<http::HttpServer>(http_options, metrics_,
+                                               [this](http::Request request, http::Respond respond) {
+                                                 return router_.Handle(std::move(request), std::move(respond));
+                                               });
     if (absl::Status started = http_->Start(); !started.ok()) {
       http_.reset();
       return ListenFailed("http-listen", configuration_.http_listen, std::string(started.message()));
@@ -165,7 +171,8 @@ class DaemonImpl : public Daemon {
 
     LogInfo("draining");
     caretaker_.RequestStop();
-    supervisor_.RequestStop();  // Leases are given back at once, so that another replica takes over before this one is gone.
+    supervisor_
+        .RequestStop();  // Leases are given back at once, so that another replica takes over before this one is gone.
     if (grpc_) grpc_->Drain();
     if (engine_started_) engine_->Drain();
     if (grpc_) grpc_->Shutdown(absl::FromChrono(std::max(calls - clock_.Now(), Clock::Duration::zero())));
@@ -255,7 +262,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Configuration& confi
     TENURE_ASSIGN_OR_RETURN(const std::vector<int> applied, store::postgres::Migrator(database->url()).Up());
     for (const int version : applied) LogInfo("migrated the schema", {{"version", absl::StrCat(version)}});
   }
-  auto daemon = std::make_unique<DaemonImpl>(configuration, std::move(database), configuration.migrate && !configuration.embedded());
+  auto daemon = std::make_unique<DaemonImpl>(configuration, std::move(database),
+                                             configuration.migrate && !configuration.embedded());
   TENURE_RETURN_IF_ERROR(daemon->Serve());
   return daemon;
 }

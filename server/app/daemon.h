@@ -1,5 +1,5 @@
-// The daemon as one object: wires the layers, starts them in order, stops them in reverse. The one place that knows all of
-// them. Layer: app. Start, Stop and the destructor from one thread; the rest is thread-safe between Start and Stop.
+// The daemon as one object: wires the layers, starts them in order, stops them in reverse. The one place that knows all
+// of them. Layer: app. Start, Stop and the destructor from one thread; the rest is thread-safe between Start and Stop.
 //
 //   database (embedded PostgreSQL, or a URL) -> store -> engine -> background workers -> gRPC -> HTTP
 //
@@ -31,16 +31,16 @@ namespace tenure::app {
 
 class Daemon {
  public:
-  // Returns once both ports are served; the database may still be away, except that the embedded one has been started and
-  // migrated. UNAVAILABLE with reason LISTEN_FAILED, saying what to do, if a port cannot be had; the errors of
+  // Returns once both ports are served; the database may still be away, except that the embedded one has been started
+  // and migrated. UNAVAILABLE with reason LISTEN_FAILED, saying what to do, if a port cannot be had; the errors of
   // embedded::Postgres::Start; FAILED_PRECONDITION if a migration of the embedded database fails. All is undone then.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const Configuration& configuration);
   // Stop, if it was not called.
   virtual ~Daemon() = default;
 
-  // Drains: not ready any more, parked polls answered, calls under way finished, leader leases given back; then everything is
-  // stopped within configuration.shutdown_grace, and the embedded PostgreSQL after it. Idempotent. DEADLINE_EXCEEDED if
-  // something had to be cut off.
+  // Drains: not ready any more, parked polls answered, calls under way finished, leader leases given back; then
+  // everything is stopped within configuration.shutdown_grace, and the embedded PostgreSQL after it. Idempotent.
+  // DEADLINE_EXCEEDED if something had to be cut off.
   virtual absl::Status Stop() = 0;
 
   // Why it cannot serve now; OK if it can.

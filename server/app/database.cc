@@ -34,7 +34,8 @@ absl::Status Database::Revive() {
   postgres_.reset();  // Gives the data directory back.
   TENURE_ASSIGN_OR_RETURN(postgres_, embedded::Postgres::Start(options_));
   if (postgres_->url() != url_) {
-    return absl::InternalError(absl::StrCat("the embedded PostgreSQL came back under another address: ", postgres_->url()));
+    return absl::InternalError(
+        absl::StrCat("the embedded PostgreSQL came back under another address: ", postgres_->url()));
   }
   return absl::OkStatus();
 }

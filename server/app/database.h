@@ -1,5 +1,5 @@
-// The database of this daemon: a given one by its URL, or the embedded PostgreSQL, which this starts, watches and stops. Layer:
-// app. Thread-safe.
+// The database of this daemon: a given one by its URL, or the embedded PostgreSQL, which this starts, watches and
+// stops. Layer: app. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ class Database {
   // For messages: the URL without its password, or "the embedded PostgreSQL in DIR".
   const std::string& description() const { return description_; }
 
-  // Starts the embedded PostgreSQL anew if it has ended. INTERNAL if it came back under another URL; otherwise the error of
-  // the start, and the next call tries again. OK at once when all is well, and for a given database.
+  // Starts the embedded PostgreSQL anew if it has ended. INTERNAL if it came back under another URL; otherwise the
+  // error of the start, and the next call tries again. OK at once when all is well, and for a given database.
   absl::Status Revive();
   // Ends the embedded PostgreSQL. Idempotent.
   absl::Status Stop(absl::Duration grace);
@@ -37,9 +37,10 @@ class Database {
   std::string description_;
   embedded::Options options_;
   std::mutex mutex_;
-  bool stopped_ = false;                          // Guarded by mutex_.
+  bool stopped_ = false;  // Guarded by mutex_.
   bool embedded_ = false;
-  std::unique_ptr<embedded::Postgres> postgres_;  // Guarded by mutex_; null for a given database, or between two starts.
+  std::unique_ptr<embedded::Postgres>
+      postgres_;  // Guarded by mutex_; null for a given database, or between two starts.
 };
 
 }  // namespace tenure::app

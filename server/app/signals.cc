@@ -51,7 +51,8 @@ void SignalWatch::Run() {
       if (write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0) _exit(1);
       _exit(128 + static_cast<int>(info.ssi_signo));
     }
-    LogInfo(info.ssi_signo == SIGINT ? "interrupted; a second signal ends at once" : "asked to stop; a second signal ends at once");
+    LogInfo(info.ssi_signo == SIGINT ? "interrupted; a second signal ends at once"
+                                     : "asked to stop; a second signal ends at once");
     stop_.request_stop();
   }
 }

@@ -7,8 +7,8 @@
 
 namespace tenure::app {
 
-// The first signal makes stop_token() fire; the second ends the process at once, with 128 + its number. Make it before any
-// other thread: it blocks the signals in the calling thread, from which all later ones inherit that.
+// The first signal makes stop_token() fire; the second ends the process at once, with 128 + its number. Make it before
+// any other thread: it blocks the signals in the calling thread, from which all later ones inherit that.
 class SignalWatch {
  public:
   SignalWatch();

@@ -58,8 +58,8 @@ void DeadlineWatch::Run(const std::stop_token& stop) {
   }
 }
 
-LeaderLease::LeaderLease(store::Store& store, Clock& clock, DeadlineWatch& watch, store::Fence fence, absl::Duration lease,
-                         Clock::TimePoint sent, std::function<void()> renewed)
+LeaderLease::LeaderLease(store::Store& store, Clock& clock, DeadlineWatch& watch, store::Fence fence,
+                         absl::Duration lease, Clock::TimePoint sent, std::function<void()> renewed)
     : store_(store),
       clock_(clock),
       watch_(watch),

@@ -1,13 +1,14 @@
 // One term of a background worker's leader lease: keeps it, and tells when it is lost. Layer: background. Thread-safe.
 //
-// How a term is kept. The lease is a row of the database with holder, term and expiry, all by PostgreSQL's clock; the term only
-// grows, and every write of the worker is refused by PostgreSQL once its term is over. That fence alone keeps two leaders
-// from both writing. What happens here only makes a leader that lost its lease stop soon:
+// How a term is kept. The lease is a row of the database with holder, term and expiry, all by PostgreSQL's clock; the
+// term only grows, and every write of the worker is refused by PostgreSQL once its term is over. That fence alone keeps
+// two leaders from both writing. What happens here only makes a leader that lost its lease stop soon:
 //   - A thread of its own renews at a third of the lease, so that a loop which is busy for long cannot lose it.
-//   - A successful renewal is worth one lease counted from when it was SENT, on the process's monotonic clock: PostgreSQL set
-//     the expiry later than that. When that time is over, the lease counts as lost, whatever the renewal under way is doing
-//     (the renewing thread may hang in a dead connection). This needs a second thread, the watch, which never calls anything
-//     that blocks; the supervisor has one for all terms.
+//   - A successful renewal is worth one lease counted from when it was SENT, on the process's monotonic clock:
+//   PostgreSQL set
+//     the expiry later than that. When that time is over, the lease counts as lost, whatever the renewal under way is
+//     doing (the renewing thread may hang in a dead connection). This needs a second thread, the watch, which never
+//     calls anything that blocks; the supervisor has one for all terms.
 #pragma once
 
 #include <functional>
@@ -53,8 +54,8 @@ class DeadlineWatch {
 
 class LeaderLease {
  public:
-  // Holds `fence` from `sent`, when the request that got it was sent. Renews until destroyed. `renewed` runs after each renewal,
-  // on the lease's own thread.
+  // Holds `fence` from `sent`, when the request that got it was sent. Renews until destroyed. `renewed` runs after each
+  // renewal, on the lease's own thread.
   LeaderLease(store::Store& store, Clock& clock, DeadlineWatch& watch, store::Fence fence, absl::Duration lease,
               Clock::TimePoint sent, std::function<void()> renewed);
   // Stops renewing; does not release. Waits for a renewal under way.

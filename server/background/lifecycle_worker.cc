@@ -7,8 +7,8 @@ namespace tenure::background {
 namespace {
 
 constexpr Tunable kTunables[] = {
-    {"lifecycle.interval", "How often jobs that were not started in time are looked for", TunableUnit::kDuration, kSecond,
-     100 * kMillisecond, kMinute},
+    {"lifecycle.interval", "How often jobs that were not started in time are looked for", TunableUnit::kDuration,
+     kSecond, 100 * kMillisecond, kMinute},
     {"lifecycle.batch", "Jobs ended per transaction", TunableUnit::kRows, 1000, 1, 10'000},
 };
 

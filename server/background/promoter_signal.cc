@@ -31,9 +31,12 @@ bool PromoterSignal::WaitUntil(Clock::TimePoint planned, const std::stop_token& 
   while (true) {
     const std::optional<Clock::TimePoint> told = earliest();
     switch (wake_.WaitUntil(told ? std::min(*told, planned) : planned, stop)) {
-      case WakeUp::Reason::kStopped: return false;
-      case WakeUp::Reason::kTime: return true;
-      case WakeUp::Reason::kNotified: break;
+      case WakeUp::Reason::kStopped:
+        return false;
+      case WakeUp::Reason::kTime:
+        return true;
+      case WakeUp::Reason::kNotified:
+        break;
     }
   }
 }

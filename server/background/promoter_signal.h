@@ -1,6 +1,6 @@
-// How the engine tells the promoter of jobs that were scheduled, here or elsewhere. Layer: background. Thread-safe; never blocks
-// the caller. It remembers no more than the earliest due time since the promoter last looked, so it may be told at any rate,
-// also while another replica leads the promoter.
+// How the engine tells the promoter of jobs that were scheduled, here or elsewhere. Layer: background. Thread-safe;
+// never blocks the caller. It remembers no more than the earliest due time since the promoter last looked, so it may be
+// told at any rate, also while another replica leads the promoter.
 #pragma once
 
 #include <mutex>

@@ -1,9 +1,10 @@
-// The reaper: returns the jobs of daemon replicas that are gone. A live replica watches the leases that it granted by timers of
-// its own (engine work, which runs without any background worker); this scan finds what a vanished one left behind.
+// The reaper: returns the jobs of daemon replicas that are gone. A live replica watches the leases that it granted by
+// timers of its own (engine work, which runs without any background worker); this scan finds what a vanished one left
+// behind.
 //
-// First the sessions of replicas whose own lease ran out are ended: a stopped daemon may hold row locks in a result that it no
-// longer reads, and those rows can be recovered by nobody while it does. Then their leases that ran out go back to ready, a
-// page a transaction. Layer: background.
+// First the sessions of replicas whose own lease ran out are ended: a stopped daemon may hold row locks in a result
+// that it no longer reads, and those rows can be recovered by nobody while it does. Then their leases that ran out go
+// back to ready, a page a transaction. Layer: background.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -41,14 +42,15 @@ class Reaper : public Worker {
     if (IsTermOver(evicted.status())) return evicted.status();
     if (evicted.ok() && *evicted > 0) LogWarn("replicas vanished", {{"sessions_ended", absl::StrCat(*evicted)}});
 
-    // Also if the eviction failed (the role may lack the right to end sessions): most leases can be recovered without it.
+    // Also if the eviction failed (the role may lack the right to end sessions): most leases can be recovered without
+    // it.
     absl::Duration pause = interval_;
     bool more = true;
     while (more && !context.stopped()) {
       TENURE_ASSIGN_OR_RETURN(store::RecoverResult result, store_.Recover(context.fence(), batch_));
       if (result.recovered + result.discarded > 0) {
-        LogInfo("leases of vanished replicas recovered", {{"recovered", absl::StrCat(result.recovered)},
-                                                          {"discarded", absl::StrCat(result.discarded)}});
+        LogInfo("leases of vanished replicas recovered",
+                {{"recovered", absl::StrCat(result.recovered)}, {"discarded", absl::StrCat(result.discarded)}});
       }
       if (!result.ready.empty() && note_ready_) note_ready_(std::move(result.ready));
       more = result.more;

@@ -37,8 +37,9 @@ absl::StatusOr<std::vector<WorkerEntry>> SelectWorkers(std::string_view selectio
       const std::string names = absl::StrJoin(table, ", ", [](std::string* out, const WorkerEntry& entry) {
         out->append(entry.name.data(), entry.name.size());
       });
-      return InvalidField("background", absl::StrCat("there is no background worker \"", name, "\"; give all, none, or names out of ",
-                                                     names, ", with commas between them"));
+      return InvalidField("background",
+                          absl::StrCat("there is no background worker \"", name, "\"; give all, none, or names out of ",
+                                       names, ", with commas between them"));
     }
     wanted.emplace(name);
   }

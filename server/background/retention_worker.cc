@@ -1,6 +1,7 @@
-// Retention: makes the partitions of the days to come, drops those past their age, and removes idempotency keys, claim requests
-// and worker rows past their time in small batches. A missing partition is also made on demand by whoever needs it; here it
-// is only made ahead of the hurry of midnight. Each part goes on when another one fails. Layer: background.
+// Retention: makes the partitions of the days to come, drops those past their age, and removes idempotency keys, claim
+// requests and worker rows past their time in small batches. A missing partition is also made on demand by whoever
+// needs it; here it is only made ahead of the hurry of midnight. Each part goes on when another one fails. Layer:
+// background.
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
@@ -12,11 +13,11 @@ namespace tenure::background {
 namespace {
 
 constexpr Tunable kTunables[] = {
-    {"retention.history_days", "How long ended jobs are kept; whole days (UTC) are dropped at once", TunableUnit::kDays, 7, 1,
-     3650},
+    {"retention.history_days", "How long ended jobs are kept; whole days (UTC) are dropped at once", TunableUnit::kDays,
+     7, 1, 3650},
     {"retention.dead_letter_days", "How long dead letters are kept", TunableUnit::kDays, 30, 1, 3650},
-    {"retention.partition_interval", "How often partitions are made ahead and dropped", TunableUnit::kDuration, 10 * kMinute,
-     kSecond, 6 * kHour},
+    {"retention.partition_interval", "How often partitions are made ahead and dropped", TunableUnit::kDuration,
+     10 * kMinute, kSecond, 6 * kHour},
     {"retention.partition_days_ahead", "For how many days to come partitions are made", TunableUnit::kDays, 3, 1, 30},
     {"retention.prune_interval", "How often keys, claim requests and worker rows past their time are removed",
      TunableUnit::kDuration, 5 * kSecond, 100 * kMillisecond, kHour},
@@ -49,7 +50,8 @@ class Retention : public Worker {
     if (context.clock().Now() >= next_partitions_) {
       partitions = store_.EnsurePartitions(days_ahead_);
       const auto dropped = store_.DropPartitions(context.fence(), history_days_, dead_letter_days_);
-      if (dropped.ok() && !dropped->empty()) LogInfo("partitions dropped", {{"partitions", absl::StrJoin(*dropped, " ")}});
+      if (dropped.ok() && !dropped->empty())
+        LogInfo("partitions dropped", {{"partitions", absl::StrJoin(*dropped, " ")}});
       if (IsTermOver(dropped.status())) return dropped.status();
       partitions.Update(dropped.status());
       // Not put off by ten minutes if it failed: the round repeats soon.

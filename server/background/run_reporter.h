@@ -1,5 +1,5 @@
-// Where one worker's rounds are counted, logged and shown: metrics at once, the log when something changes, the database at most
-// once a second (a promoter makes thousands of rounds a second). Layer: background. Thread-safe.
+// Where one worker's rounds are counted, logged and shown: metrics at once, the log when something changes, the
+// database at most once a second (a promoter makes thousands of rounds a second). Layer: background. Thread-safe.
 #pragma once
 
 #include <mutex>
@@ -41,10 +41,10 @@ class RunReporter {
   prometheus::Counter& errors_;
 
   mutable std::mutex mutex_;
-  State state_;                                  // From here on guarded by mutex_.
-  store::Store::RunReport gathered_;             // Rounds that are not in the database yet.
-  std::optional<Clock::TimePoint> written_at_;   // When the last report was written.
-  std::string logged_error_;                     // The error that the log shows as lasting.
+  State state_;                                 // From here on guarded by mutex_.
+  store::Store::RunReport gathered_;            // Rounds that are not in the database yet.
+  std::optional<Clock::TimePoint> written_at_;  // When the last report was written.
+  std::string logged_error_;                    // The error that the log shows as lasting.
   Clock::TimePoint logged_at_;
 };
 

@@ -1,5 +1,5 @@
-// Stats: folds the count deltas of events into the stored counts of each queue, and empties event slots that nobody needs any
-// more, so that a replica which starts reads a few rows instead of counting jobs. Layer: background.
+// Stats: folds the count deltas of events into the stored counts of each queue, and empties event slots that nobody
+// needs any more, so that a replica which starts reads a few rows instead of counting jobs. Layer: background.
 #include "server/background/workers.h"
 #include "server/base/status.h"
 

@@ -111,8 +111,8 @@ class Supervisor::Slot : private RunContext::Listener {
       Clock::Duration pause{};
       if (end == End::kEnded) {
         pause = backoff.After(ran);
-        LogInfo("background worker restarts", {{"worker", std::string(entry_.name)},
-                                               {"after", absl::FormatDuration(absl::FromChrono(pause))}});
+        LogInfo("background worker restarts",
+                {{"worker", std::string(entry_.name)}, {"after", absl::FormatDuration(absl::FromChrono(pause))}});
       } else if (end == End::kLost && ran < kShortestTerm) {
         pause = kShortestTerm;
       }
@@ -139,7 +139,8 @@ class Supervisor::Slot : private RunContext::Listener {
 
   End RunTerm(const Grant& grant, const std::stop_token& stop) {
     const bool led = entry_.leadership == Leadership::kOuterLease;
-    LogInfo("background worker starts", {{"worker", std::string(entry_.name)}, {"term", absl::StrCat(grant.fence.term)}});
+    LogInfo("background worker starts",
+            {{"worker", std::string(entry_.name)}, {"term", absl::StrCat(grant.fence.term)}});
     SetLeading(true, grant.fence.term);
 
     // One stop signal for all reasons: shutdown, the lost lease, a panic on a thread of the worker's.
@@ -317,7 +318,8 @@ absl::Status Supervisor::Stop(Clock::TimePoint deadline) {
       for (const auto& slot : slots_) {
         if (slot->running()) names.emplace_back(slot->name());
       }
-      return absl::DeadlineExceededError(absl::StrCat("background workers still running: ", absl::StrJoin(names, ", ")));
+      return absl::DeadlineExceededError(
+          absl::StrCat("background workers still running: ", absl::StrJoin(names, ", ")));
     }
     clock_.WaitUntil(lock, ended_cv_, deadline);
   }

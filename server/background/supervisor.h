@@ -1,6 +1,7 @@
-// Runs the selected background workers, each on a thread of its own, and keeps them running: takes the worker's leader lease,
-// builds it, runs it, and starts it anew however it ended. Nothing that happens to one worker touches its siblings or the RPCs;
-// only what ends the process (a segmentation fault, memory that ran out) ends them all. Layer: background. Thread-safe.
+// Runs the selected background workers, each on a thread of its own, and keeps them running: takes the worker's leader
+// lease, builds it, runs it, and starts it anew however it ended. Nothing that happens to one worker touches its
+// siblings or the RPCs; only what ends the process (a segmentation fault, memory that ran out) ends them all. Layer:
+// background. Thread-safe.
 //
 // How a run ends, and what follows:
 //   it threw (anything, on any of its threads)   a panic: counted; the lease is released; restart after a pause
@@ -46,8 +47,8 @@ struct WorkerState {
 
 class Supervisor {
  public:
-  // `replica` tells the number under which this process is registered, 0 while it is not: no lease is taken before that.
-  // Everything given by reference, and what `dependencies` points to, outlives this object. Starts nothing yet.
+  // `replica` tells the number under which this process is registered, 0 while it is not: no lease is taken before
+  // that. Everything given by reference, and what `dependencies` points to, outlives this object. Starts nothing yet.
   Supervisor(std::vector<WorkerEntry> workers, const Dependencies& dependencies, Metrics& metrics,
              std::function<int32_t()> replica, SupervisorOptions options = {});
   // Stops and joins, however long that takes.

@@ -28,18 +28,24 @@ bool Parse(TunableUnit unit, std::string_view text, int64_t* value) {
 
 std::string FormatTunable(TunableUnit unit, int64_t value) {
   switch (unit) {
-    case TunableUnit::kDuration: return absl::FormatDuration(absl::Microseconds(value));
-    case TunableUnit::kDays: return absl::StrCat(value, value == 1 ? " day" : " days");
-    case TunableUnit::kRows: return absl::StrCat(value, value == 1 ? " row" : " rows");
+    case TunableUnit::kDuration:
+      return absl::FormatDuration(absl::Microseconds(value));
+    case TunableUnit::kDays:
+      return absl::StrCat(value, value == 1 ? " day" : " days");
+    case TunableUnit::kRows:
+      return absl::StrCat(value, value == 1 ? " row" : " rows");
   }
   return absl::StrCat(value);
 }
 
 std::string_view UnitName(TunableUnit unit) {
   switch (unit) {
-    case TunableUnit::kDuration: return "duration";
-    case TunableUnit::kDays: return "days";
-    case TunableUnit::kRows: return "rows";
+    case TunableUnit::kDuration:
+      return "duration";
+    case TunableUnit::kDays:
+      return "days";
+    case TunableUnit::kRows:
+      return "rows";
   }
   return "";
 }
@@ -59,13 +65,15 @@ Tunables::Tunables(std::span<const Tunable> specs) {
 absl::Status Tunables::Set(std::string_view name, std::string_view value) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
-    const std::string known = absl::StrJoin(entries_, ", ", [](std::string* out, const auto& entry) { out->append(entry.first); });
+    const std::string known =
+        absl::StrJoin(entries_, ", ", [](std::string* out, const auto& entry) { out->append(entry.first); });
     return InvalidField(name, absl::StrCat("there is no such tunable; known are ", known));
   }
   const Tunable& spec = found->second.spec;
   int64_t parsed = 0;
   if (!Parse(spec.unit, value, &parsed) || parsed < spec.min || parsed > spec.max) {
-    const char* form = spec.unit == TunableUnit::kDuration ? "must be a duration (such as 500ms or 1m30s)" : "must be a whole number";
+    const char* form =
+        spec.unit == TunableUnit::kDuration ? "must be a duration (such as 500ms or 1m30s)" : "must be a whole number";
     return InvalidField(name, absl::StrCat(form, " from ", FormatTunable(spec.unit, spec.min), " to ",
                                            FormatTunable(spec.unit, spec.max), ", not \"", View(value), "\""));
   }

@@ -1,6 +1,6 @@
 // What can be tuned in background workers: each worker's file declares its tunables in a table, so that configuration,
-// validation and documentation see the same names, ranges, units and defaults. Layer: background. Values: Set everything before
-// the supervisor starts; reading is then thread-safe.
+// validation and documentation see the same names, ranges, units and defaults. Layer: background. Values: Set
+// everything before the supervisor starts; reading is then thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@ void WakeUp::Notify() {
 }
 
 WakeUp::Reason WakeUp::WaitUntil(Clock::TimePoint deadline, const std::stop_token& stop) {
-  // Registered before the mutex is taken (a stop that was requested already calls it right here), and gone after it was given
-  // back (its destructor waits for a call under way, which needs the mutex).
+  // Registered before the mutex is taken (a stop that was requested already calls it right here), and gone after it was
+  // given back (its destructor waits for a call under way, which needs the mutex).
   const std::stop_callback on_stop(stop, [this] {
     const std::lock_guard<std::mutex> lock(mutex_);
     cv_.notify_all();

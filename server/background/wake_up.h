@@ -1,5 +1,5 @@
-// A wait that ends when its time has come, when it is notified, or when a stop is requested; on the injected clock, so that
-// tests do not sleep. Layer: background. Thread-safe; one thread waits at a time.
+// A wait that ends when its time has come, when it is notified, or when a stop is requested; on the injected clock, so
+// that tests do not sleep. Layer: background. Thread-safe; one thread waits at a time.
 #pragma once
 
 #include <condition_variable>

@@ -1,8 +1,9 @@
-// What a background worker is to the supervisor, and what the supervisor gives it. Layer: background (knows store's interface).
+// What a background worker is to the supervisor, and what the supervisor gives it. Layer: background (knows store's
+// interface).
 //
-// A worker is built anew for every term, runs on a thread of its own, and returns when its stop token fires (shutdown, or its
-// leader lease is lost). It may throw: that is a panic, which costs nothing but a restart of this worker.
-// How to add one: docs/howto/add-a-background-worker.md.
+// A worker is built anew for every term, runs on a thread of its own, and returns when its stop token fires (shutdown,
+// or its leader lease is lost). It may throw: that is a panic, which costs nothing but a restart of this worker. How to
+// add one: docs/howto/add-a-background-worker.md.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +67,8 @@ class RunContext {
   // A round of the loop is over: counted, logged if it failed, and shown to operators (at most one write a second).
   void Report(const absl::Status& status) { listener_.OnRound(status); }
 
-  // For a thread that the worker starts itself: runs `body`, and makes anything it throws a panic of this worker, which stops
-  // the run. The worker must join its threads before Run returns.
+  // For a thread that the worker starts itself: runs `body`, and makes anything it throws a panic of this worker, which
+  // stops the run. The worker must join its threads before Run returns.
   void Guard(const std::function<void()>& body);
 
  private:
@@ -81,8 +82,9 @@ class RunContext {
 class Worker {
  public:
   virtual ~Worker() = default;
-  // The loop. OK when the stop token fired. An error, or OK before that, ends the term: the supervisor releases the lease and
-  // starts anew after a pause; FAILED_PRECONDITION / TERM_OVER means that the lease was lost, and starts anew at once.
+  // The loop. OK when the stop token fired. An error, or OK before that, ends the term: the supervisor releases the
+  // lease and starts anew after a pause; FAILED_PRECONDITION / TERM_OVER means that the lease was lost, and starts anew
+  // at once.
   virtual absl::Status Run(RunContext& context) = 0;
 };
 
@@ -92,9 +94,9 @@ bool IsTermOver(const absl::Status& status);
 // The text of the exception that is being handled. Call it inside a catch block only.
 std::string DescribeCurrentException();
 
-// The usual loop: calls `round` and waits as long as it says (zero: at once, between two looks at the stop token). An error of a
-// round is reported and the round repeated after 1 s, then 2 s, then 5 s: a database that is away must not make the worker
-// sleep long when it is back. Returns OK when stopped, or TERM_OVER.
+// The usual loop: calls `round` and waits as long as it says (zero: at once, between two looks at the stop token). An
+// error of a round is reported and the round repeated after 1 s, then 2 s, then 5 s: a database that is away must not
+// make the worker sleep long when it is back. Returns OK when stopped, or TERM_OVER.
 absl::Status RunRounds(RunContext& context, const std::function<absl::StatusOr<absl::Duration>()>& round);
 
 enum class Leadership {

@@ -1,16 +1,17 @@
-// Background workers on a real PostgreSQL: leader leases between replicas, fenced writes, and what each worker does. Layer: tests.
+// Background workers on a real PostgreSQL: leader leases between replicas, fenced writes, and what each worker does.
+// Layer: tests.
 #include <atomic>
 #include <condition_variable>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/background/promoter_signal.h"
+#include "server/background/registry.h"
 #include "server/background/supervisor.h"
-#include "absl/time/clock.h"
 #include "server/base/clock.h"
 #include "server/base/status.h"
-#include "server/background/registry.h"
 #include "tests/support/store_fixture.h"
 
 namespace tenure::background {
@@ -29,7 +30,9 @@ class Replica {
     EXPECT_EQ(id.status(), absl::OkStatus());
     id_ = id.value_or(0);
     EXPECT_EQ(store_->Heartbeat(id_, false, absl::Minutes(1)), absl::OkStatus());
-    Dependencies dependencies{.store = store_.get(), .clock = &Clock::Real(), .tunables = &tunables_,
+    Dependencies dependencies{.store = store_.get(),
+                              .clock = &Clock::Real(),
+                              .tunables = &tunables_,
                               .note_ready =
                                   [this](const std::vector<store::ReadyRange>& ranges) {
                                     const std::lock_guard<std::mutex> lock(mutex_);
@@ -37,7 +40,8 @@ class Replica {
                                     changed_.notify_all();
                                   },
                               .promoter_signal = &signal_};
-    supervisor_ = std::make_unique<Supervisor>(*SelectWorkers(workers), dependencies, metrics_, [this] { return id_.load(); }, options);
+    supervisor_ = std::make_unique<Supervisor>(
+        *SelectWorkers(workers), dependencies, metrics_, [this] { return id_.load(); }, options);
     supervisor_->Start();
   }
 
@@ -186,7 +190,8 @@ TEST_F(BackgroundTest, AStaleLeadersWritesAreRefused) {
   const auto dropped = store_->DropPartitions(stale["retention"], 7, 30);
   EXPECT_TRUE(dropped.ok() ? dropped->empty() : TermOver(dropped.status())) << dropped.status();
   EXPECT_TRUE(TermOver(store_->FoldStats(stale["stats"])));
-  EXPECT_EQ(Sql("select to_regclass('tenure.history_' || to_char(now() - interval '20 days', 'YYYYMMDD')) is not null"), "t");
+  EXPECT_EQ(Sql("select to_regclass('tenure.history_' || to_char(now() - interval '20 days', 'YYYYMMDD')) is not null"),
+            "t");
   EXPECT_EQ(Sql("select count(*) from tenure.job where expires_at <= now()"), "1");
   EXPECT_EQ(Sql("select count(*) from tenure.job where state = 1"), "1") << "nothing was written";
 }
@@ -222,9 +227,13 @@ TEST_F(BackgroundTest, ARowThatSomebodyHoldsIsPromotedOnceItIsFree) {
   ASSERT_EQ(Enqueue(queue, absl::Milliseconds(1), 2).status(), absl::OkStatus());
   // pg_sleep holds the row for a moment, in a transaction of its own.
   std::jthread holder([&] {
-    Sql("do $$ begin perform 1 from tenure.job where id = (select min(id) from tenure.job) for update; perform pg_sleep(1); end $$");
+    Sql("do $$ begin perform 1 from tenure.job where id = (select min(id) from tenure.job) for update; perform "
+        "pg_sleep(1); end $$");
   });
-  ASSERT_TRUE(Eventually([&] { return Sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()") == "1"; }));
+  ASSERT_TRUE(Eventually([&] {
+    return Sql("select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()") ==
+           "1";
+  }));
   auto replica = StartReplica("a", "promoter");
   ASSERT_TRUE(replica->AwaitReady(2)) << "long before the next full scan";
 }

@@ -1,4 +1,7 @@
-// The daemon as a whole: in this process, and as the real program with its signals, its exit statuses and its deaths. Layer: tests.
+// The daemon as a whole: in this process, and as the real program with its signals, its exit statuses and its deaths.
+// Layer: tests.
+#include "tests/support/daemon.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,17 +16,16 @@
 #include "gtest/gtest.h"
 #include "server/background/supervisor.h"
 #include "server/base/status.h"
-#include "tests/support/daemon.h"
 #include "tests/support/raw_http.h"
 
 namespace tenure {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::DaemonProcess;
 using testing::DaemonProcessOptions;
+using ::testing::HasSubstr;
 using testing::HttpGet;
+using ::testing::Not;
 using testing::RawHttp;
 using testing::TestDaemon;
 
@@ -161,7 +163,8 @@ TEST_F(DaemonTest, APortInUseEndsWithStatusOneAndWords) {
   TestDaemon other;
   for (const bool grpc : {true, false}) {
     DaemonProcessOptions options = Embedded();
-    (grpc ? options.grpc_listen : options.http_listen) = absl::StrCat("127.0.0.1:", grpc ? other->grpc_port() : other->http_port());
+    (grpc ? options.grpc_listen : options.http_listen) =
+        absl::StrCat("127.0.0.1:", grpc ? other->grpc_port() : other->http_port());
     DaemonProcess daemon(options);
     EXPECT_EQ(daemon.Wait(), 1);
     EXPECT_THAT(daemon.Log(), HasSubstr(grpc ? "--grpc-listen" : "--http-listen"));
@@ -216,7 +219,9 @@ TEST_F(DaemonTest, ASecondSignalEndsAtOnce) {
   ASSERT_TRUE(daemon.AwaitReady()) << daemon.Log();
   // A request whose body never ends holds the first stop up.
   RawHttp slow(static_cast<uint16_t>(daemon.http_port()));
-  ASSERT_TRUE(slow.Send("POST /tenure.v1.JobService/Enqueue HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"));
+  ASSERT_TRUE(
+      slow.Send("POST /tenure.v1.JobService/Enqueue HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+                "application/json\r\nContent-Length: 100\r\n\r\n{"));
   daemon.Signal(SIGINT);
   const absl::Time deadline = absl::Now() + absl::Seconds(20);
   while (daemon.Log().find("draining") == std::string::npos && absl::Now() < deadline) usleep(5'000);

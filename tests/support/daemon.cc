@@ -65,7 +65,8 @@ TestDaemon::TestDaemon(const TestDaemonOptions& options) : url_(options.database
   if (url_.empty()) {
     database_ = std::make_unique<ScopedDatabase>(MigratedTemplate());
     url_ = database_->url();
-  } else if (auto migrated = store::postgres::Migrator(url_).Up(); !migrated.ok() && !absl::IsUnavailable(migrated.status())) {
+  } else if (auto migrated = store::postgres::Migrator(url_).Up();
+             !migrated.ok() && !absl::IsUnavailable(migrated.status())) {
     Die(std::string(migrated.status().message()));
   }
   app::Given given;
@@ -142,15 +143,16 @@ DaemonProcess::~DaemonProcess() {
 }
 
 bool DaemonProcess::AwaitServing(absl::Duration timeout) {
-  return Eventually(timeout, [this] {
-           const std::string log = Log();
-           grpc_address_ = FieldOf(log, " serving ", "grpc");
-           const std::string http = FieldOf(log, " serving ", "http");
-           if (!grpc_address_.empty() && !http.empty()) {
-             return absl::SimpleAtoi(http.substr(http.rfind(':') + 1), &http_port_);
-           }
-           return Wait(absl::ZeroDuration()).has_value();
-         }) &&
+  return Eventually(timeout,
+                    [this] {
+                      const std::string log = Log();
+                      grpc_address_ = FieldOf(log, " serving ", "grpc");
+                      const std::string http = FieldOf(log, " serving ", "http");
+                      if (!grpc_address_.empty() && !http.empty()) {
+                        return absl::SimpleAtoi(http.substr(http.rfind(':') + 1), &http_port_);
+                      }
+                      return Wait(absl::ZeroDuration()).has_value();
+                    }) &&
          http_port_ != 0;
 }
 
@@ -158,10 +160,11 @@ bool DaemonProcess::AwaitReady(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   if (!AwaitServing(timeout)) return false;
   bool ready = false;
-  return Eventually(deadline - absl::Now(), [&] {
-           ready = HttpGet(http_port_, "/readyz") == 200;
-           return ready || Wait(absl::ZeroDuration()).has_value();
-         }) &&
+  return Eventually(deadline - absl::Now(),
+                    [&] {
+                      ready = HttpGet(http_port_, "/readyz") == 200;
+                      return ready || Wait(absl::ZeroDuration()).has_value();
+                    }) &&
          ready;
 }
 

@@ -1,5 +1,6 @@
-// The whole daemon for tests: TestDaemon runs it in this process, DaemonProcess runs the real bin/tenured as a child that can be
-// killed, stopped and signalled. Both serve on ports of their own choice. Layer: tests. One thread at a time.
+// The whole daemon for tests: TestDaemon runs it in this process, DaemonProcess runs the real bin/tenured as a child
+// that can be killed, stopped and signalled. Both serve on ports of their own choice. Layer: tests. One thread at a
+// time.
 #pragma once
 
 #include <sys/types.h>
@@ -54,9 +55,10 @@ class TestDaemon {
 int HttpGet(int port, const std::string& path, std::string* body = nullptr);
 
 struct DaemonProcessOptions {
-  std::string binary;                            // TENURE_BINARY_DIR "/bin/tenured".
-  std::vector<std::string> arguments;            // After "serve" and the ports' flags.
-  std::map<std::string, std::string> environment;  // Added to this process's; its own TENURE_ variables are not passed on.
+  std::string binary;                  // TENURE_BINARY_DIR "/bin/tenured".
+  std::vector<std::string> arguments;  // After "serve" and the ports' flags.
+  std::map<std::string, std::string>
+      environment;  // Added to this process's; its own TENURE_ variables are not passed on.
   std::string grpc_listen = "127.0.0.1:0";
   std::string http_listen = "127.0.0.1:0";
 };

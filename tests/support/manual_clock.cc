@@ -76,7 +76,8 @@ bool ManualClock::AwaitDeadline(absl::Duration from_now) {
   const TimePoint deadline =
       from_now == absl::InfiniteDuration() ? TimePoint::max() : now_ + absl::ToChronoNanoseconds(from_now);
   return changed_.wait_for(own, std::chrono::seconds(30), [&] {
-    return std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) { return waiter.deadline == deadline; });
+    return std::any_of(waiters_.begin(), waiters_.end(),
+                       [&](const Waiter& waiter) { return waiter.deadline == deadline; });
   });
 }
 

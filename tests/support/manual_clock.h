@@ -33,8 +33,8 @@ class ManualClock : public Clock {
   [[nodiscard]] bool AwaitWaiters(int count);
   int waiters() const;
 
-  // Blocks until a thread waits for exactly the instant `from_now`, with the same bound. The test that names the deadline it
-  // expects depends on no thread's speed. InfiniteDuration: a wait without end.
+  // Blocks until a thread waits for exactly the instant `from_now`, with the same bound. The test that names the
+  // deadline it expects depends on no thread's speed. InfiniteDuration: a wait without end.
   [[nodiscard]] bool AwaitDeadline(absl::Duration from_now);
   // AwaitDeadline, then Advance to it: lets one timer fire.
   [[nodiscard]] bool StepTo(absl::Duration from_now);

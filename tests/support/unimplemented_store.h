@@ -1,5 +1,5 @@
-// A store of which nothing works: tests derive from it and script the few methods that their subject calls. Not a double
-// of the real one, whose logic is its SQL: that is tested on a PostgreSQL. Layer: tests. Thread-safe.
+// A store of which nothing works: tests derive from it and script the few methods that their subject calls. Not a
+// double of the real one, whose logic is its SQL: that is tested on a PostgreSQL. Layer: tests. Thread-safe.
 #pragma once
 
 #include <map>
@@ -17,63 +17,88 @@ namespace tenure::testing {
 class UnimplementedStore : public store::Store {
  public:
   absl::StatusOr<store::Queue> EnsureQueue(std::string_view, bool) override { return Unimplemented(); }
-  absl::StatusOr<store::Queue> CreateQueue(std::string_view, const store::QueueSettings&,
-      bool) override { return Unimplemented(); }
+  absl::StatusOr<store::Queue> CreateQueue(std::string_view, const store::QueueSettings&, bool) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::Queue> UpdateQueue(std::string_view, const store::QueueSettings&,
-      const std::set<std::string>&) override { return Unimplemented(); }
+                                           const std::set<std::string>&) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::Queue> SetPaused(std::string_view, bool) override { return Unimplemented(); }
-  absl::StatusOr<std::vector<store::Queue>> ListQueues(std::string_view, std::string_view,
-      int) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::Queue>> ListQueues(std::string_view, std::string_view, int) override {
+    return Unimplemented();
+  }
   absl::StatusOr<std::vector<store::Queue>> LoadQueues(std::span<const int32_t>) override { return Unimplemented(); }
-  absl::StatusOr<store::EnqueueResult> Enqueue(int32_t,
-      std::span<const store::NewJob>) override { return Unimplemented(); }
-  absl::StatusOr<store::EnqueueResult> EnqueueKeyed(int32_t,
-      std::span<const store::NewJob>) override { return Unimplemented(); }
+  absl::StatusOr<store::EnqueueResult> Enqueue(int32_t, std::span<const store::NewJob>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::EnqueueResult> EnqueueKeyed(int32_t, std::span<const store::NewJob>) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::Job> Get(const store::JobId&) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::JobId>> Ended(std::span<const store::JobId>) override { return Unimplemented(); }
   absl::StatusOr<store::ListPage> List(const store::ListFilter&) override { return Unimplemented(); }
-  absl::StatusOr<store::CancelResult> Cancel(int32_t, std::span<const store::JobId>,
-      std::string_view) override { return Unimplemented(); }
+  absl::StatusOr<store::CancelResult> Cancel(int32_t, std::span<const store::JobId>, std::string_view) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::RetryOutcome> Retry(const store::JobId&, std::string_view) override { return Unimplemented(); }
   absl::StatusOr<store::ClaimResult> Claim(const store::ClaimBatch&) override { return Unimplemented(); }
-  absl::StatusOr<std::vector<store::NamedClaimOutcome>> ClaimNamed(int32_t, int32_t, std::string_view,
-      absl::Duration, std::string_view, std::span<const store::JobId>) override { return Unimplemented(); }
-  absl::StatusOr<std::optional<std::vector<store::ClaimedJob>>> FindClaim(std::string_view) override { return Unimplemented(); }
-  absl::StatusOr<std::vector<store::ExtendOutcome>> Extend(int32_t,
-      std::span<const store::ExtendItem>) override { return Unimplemented(); }
-  absl::StatusOr<store::SettleResult> Complete(int32_t,
-      std::span<const store::CompleteItem>) override { return Unimplemented(); }
-  absl::StatusOr<store::SettleResult> Fail(int32_t,
-      std::span<const store::FailItem>) override { return Unimplemented(); }
-  absl::StatusOr<store::SettleResult> GiveBack(int32_t, store::Verb,
-      std::span<const store::GiveBackItem>) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::NamedClaimOutcome>> ClaimNamed(int32_t, int32_t, std::string_view, absl::Duration,
+                                                                   std::string_view,
+                                                                   std::span<const store::JobId>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<std::optional<std::vector<store::ClaimedJob>>> FindClaim(std::string_view) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<std::vector<store::ExtendOutcome>> Extend(int32_t, std::span<const store::ExtendItem>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::SettleResult> Complete(int32_t, std::span<const store::CompleteItem>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::SettleResult> Fail(int32_t, std::span<const store::FailItem>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::SettleResult> GiveBack(int32_t, store::Verb, std::span<const store::GiveBackItem>) override {
+    return Unimplemented();
+  }
   absl::StatusOr<std::vector<store::ResolvedToken>> ResolveTokens(int32_t, store::Verb,
-      std::span<const store::LeaseToken>) override { return Unimplemented(); }
+                                                                  std::span<const store::LeaseToken>) override {
+    return Unimplemented();
+  }
   absl::StatusOr<std::vector<store::Reaped>> Reap(int32_t, std::span<const store::LeaseRef>,
-      std::vector<store::ReadyRange>*) override { return Unimplemented(); }
+                                                  std::vector<store::ReadyRange>*) override {
+    return Unimplemented();
+  }
   absl::StatusOr<std::vector<store::LeaseRemaining>> ListLeases(int32_t) override { return Unimplemented(); }
   absl::StatusOr<store::RecoverResult> Recover(const store::Fence&, int) override { return Unimplemented(); }
   absl::StatusOr<Start> ReadStart() override { return Unimplemented(); }
   absl::StatusOr<store::EventBatch> ReadEvents(std::string_view) override { return Unimplemented(); }
-  absl::StatusOr<std::vector<std::optional<absl::Duration>>> OldestReady(std::span<const store::ReadyRange>) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<std::optional<absl::Duration>>> OldestReady(std::span<const store::ReadyRange>) override {
+    return Unimplemented();
+  }
   absl::StatusOr<int32_t> RegisterReplica(std::string_view, std::string_view) override { return Unimplemented(); }
   absl::Status Heartbeat(int32_t, bool, absl::Duration) override { return Unimplemented(); }
   absl::Status UnregisterReplica(int32_t) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::ReplicaRow>> ListReplicas() override { return Unimplemented(); }
   absl::StatusOr<int> EvictReplicas(const store::Fence&) override { return Unimplemented(); }
   absl::Status RecordOutage(absl::Duration) override { return Unimplemented(); }
-  absl::StatusOr<std::optional<store::Fence>> AcquireLeader(std::string_view, int32_t,
-      absl::Duration) override { return Unimplemented(); }
+  absl::StatusOr<std::optional<store::Fence>> AcquireLeader(std::string_view, int32_t, absl::Duration) override {
+    return Unimplemented();
+  }
   absl::Status RenewLeader(const store::Fence&, absl::Duration) override { return Unimplemented(); }
   absl::Status ReleaseLeader(const store::Fence&) override { return Unimplemented(); }
   absl::Status ReportRun(std::string_view, const RunReport&) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::BackgroundRow>> ListBackground() override { return Unimplemented(); }
-  absl::StatusOr<store::PromoteResult> Promote(const store::Fence&, absl::Time,
-      int) override { return Unimplemented(); }
+  absl::StatusOr<store::PromoteResult> Promote(const store::Fence&, absl::Time, int) override {
+    return Unimplemented();
+  }
   absl::StatusOr<int> ExpireJobs(const store::Fence&, int) override { return Unimplemented(); }
   absl::Status EnsurePartitions(int) override { return Unimplemented(); }
-  absl::StatusOr<std::vector<std::string>> DropPartitions(const store::Fence&, int,
-      int) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<std::string>> DropPartitions(const store::Fence&, int, int) override {
+    return Unimplemented();
+  }
   absl::StatusOr<int> Prune(const store::Fence&, int) override { return Unimplemented(); }
   absl::Status FoldStats(const store::Fence&) override { return Unimplemented(); }
   absl::Status RecordWorkers(std::span<const store::WorkerSeen>) override { return Unimplemented(); }

@@ -29,7 +29,8 @@ class ConfigurationTest : public ::testing::Test {
   }
 
   void WriteFile(const std::string& text) {
-    given_.file = ::testing::TempDir() + "/tenure_" + ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml";
+    given_.file =
+        ::testing::TempDir() + "/tenure_" + ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".toml";
     std::ofstream(given_.file) << text;
   }
   Resolved Get() {
@@ -102,14 +103,22 @@ TEST_F(ConfigurationTest, AnEmptyBackgroundMeansNone) {
 
 TEST_F(ConfigurationTest, EveryBadValueNamesItsSettingWhereItWasGivenAndTheRule) {
   const std::vector<std::tuple<std::string, std::string, std::string>> bad = {
-      {"grpc-listen", "8470", "HOST:PORT"},          {"http-listen", "localhost:99999", "HOST:PORT"},
-      {"database-url", "", "must not be empty"},     {"database-url", "mysql", "postgres://"},
-      {"data-dir", "", "must not be empty"},         {"database-connections", "2", "from 3 to 200"},
-      {"database-connections", "x", "whole number"}, {"migrate", "maybe", "true or false"},
-      {"background", "repaer", "reaper"},            {"max-payload-bytes", "0", "from 1"},
-      {"shutdown-grace", "20", "20s"},               {"shutdown-grace", "1h", "10m"},
-      {"replica-name", "a b", "printable"},          {"log-format", "xml", "text or json"},
-      {"log-level", "loud", "debug, info"},          {"no-queue-creation", "", "true or false"}};
+      {"grpc-listen", "8470", "HOST:PORT"},
+      {"http-listen", "localhost:99999", "HOST:PORT"},
+      {"database-url", "", "must not be empty"},
+      {"database-url", "mysql", "postgres://"},
+      {"data-dir", "", "must not be empty"},
+      {"database-connections", "2", "from 3 to 200"},
+      {"database-connections", "x", "whole number"},
+      {"migrate", "maybe", "true or false"},
+      {"background", "repaer", "reaper"},
+      {"max-payload-bytes", "0", "from 1"},
+      {"shutdown-grace", "20", "20s"},
+      {"shutdown-grace", "1h", "10m"},
+      {"replica-name", "a b", "printable"},
+      {"log-format", "xml", "text or json"},
+      {"log-level", "loud", "debug, info"},
+      {"no-queue-creation", "", "true or false"}};
   for (const auto& [name, value, rule] : bad) {
     given_.flags = {{name, value}};
     EXPECT_THAT(Error(), HasSubstr("--" + name + ": "));

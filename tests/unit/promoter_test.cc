@@ -1,5 +1,5 @@
-// When the promoter looks for due jobs, and from which cursor: on a scripted store and a clock that only the test moves.
-// What the statement itself does is tested against PostgreSQL. Layer: tests.
+// When the promoter looks for due jobs, and from which cursor: on a scripted store and a clock that only the test
+// moves. What the statement itself does is tested against PostgreSQL. Layer: tests.
 #include <deque>
 #include <thread>
 
@@ -80,7 +80,9 @@ class PromoterTest : public ::testing::Test {
   }
 
   void Start() {
-    Dependencies dependencies{.store = &store_, .clock = &clock_, .tunables = &tunables_,
+    Dependencies dependencies{.store = &store_,
+                              .clock = &clock_,
+                              .tunables = &tunables_,
                               .note_ready =
                                   [this](std::vector<store::ReadyRange> ranges) {
                                     const std::lock_guard<std::mutex> lock(ready_mutex_);

@@ -90,9 +90,10 @@ TEST(TunablesTest, DefaultsAndValues) {
 TEST(TunablesTest, ABadValueNamesTheTunableAndItsRangeAndChangesNothing) {
   Tunables tunables = DefaultTunables();
   const std::vector<std::pair<std::string, std::string>> bad = {
-      {"promoter.batch", "0"},       {"promoter.batch", "10001"}, {"promoter.batch", "many"}, {"promoter.batch", ""},
-      {"promoter.batch", "1.5"},     {"reaper.interval", "1"},    {"reaper.interval", "2m"},  {"reaper.interval", "1ms"},
-      {"reaper.interval", "-1s"},    {"reaper.interval", "inf"},  {"retention.history_days", "7d"}};
+      {"promoter.batch", "0"},    {"promoter.batch", "10001"},     {"promoter.batch", "many"},
+      {"promoter.batch", ""},     {"promoter.batch", "1.5"},       {"reaper.interval", "1"},
+      {"reaper.interval", "2m"},  {"reaper.interval", "1ms"},      {"reaper.interval", "-1s"},
+      {"reaper.interval", "inf"}, {"retention.history_days", "7d"}};
   for (const auto& [name, value] : bad) {
     const absl::Status status = tunables.Set(name, value);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name << "=" << value;

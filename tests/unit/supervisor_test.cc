@@ -47,7 +47,10 @@ class SupervisorTest : public ::testing::Test {
 
   void AddWorker(std::string_view name, std::function<absl::Status(RunContext&)> run,
                  Leadership leadership = Leadership::kOuterLease) {
-    entries_.push_back({.name = name, .help = "", .leadership = leadership, .tunables = {},
+    entries_.push_back({.name = name,
+                        .help = "",
+                        .leadership = leadership,
+                        .tunables = {},
                         .make = [this, name, run](const Dependencies&) -> std::unique_ptr<Worker> {
                           store_.With([&] { ++built_[std::string(name)]; });
                           return std::make_unique<FunctionWorker>(run);
@@ -59,8 +62,9 @@ class SupervisorTest : public ::testing::Test {
     Dependencies dependencies;
     dependencies.store = &store_;
     dependencies.clock = &clock_;
-    supervisor_ = std::make_unique<Supervisor>(entries_, dependencies, metrics_, [this] { return replica_.load(); },
-                                               SupervisorOptions{.lease = lease_, .acquire_interval = kLook});
+    supervisor_ = std::make_unique<Supervisor>(
+        entries_, dependencies, metrics_, [this] { return replica_.load(); },
+        SupervisorOptions{.lease = lease_, .acquire_interval = kLook});
     supervisor_->Start();
     return Running{supervisor_};
   }
@@ -184,11 +188,16 @@ TEST_F(SupervisorTest, AnythingThrownIsAPanicAndRestartsAfterGrowingPauses) {
   std::atomic<int> run = 0;
   AddWorker("a", [&](RunContext&) -> absl::Status {
     switch (run++) {
-      case 0: throw std::runtime_error("broken");
-      case 1: throw 42;
-      case 2: throw "text";
-      case 3: throw std::string("string");
-      default: throw Unknown();
+      case 0:
+        throw std::runtime_error("broken");
+      case 1:
+        throw 42;
+      case 2:
+        throw "text";
+      case 3:
+        throw std::string("string");
+      default:
+        throw Unknown();
     }
   });
   const Running running = Start();
@@ -222,8 +231,10 @@ TEST_F(SupervisorTest, AnythingThrownIsAPanicAndRestartsAfterGrowingPauses) {
 }
 
 TEST_F(SupervisorTest, AThrowWhileTheWorkerIsBuiltIsAPanic) {
-  entries_.push_back({.name = "a", .help = "", .tunables = {},
-                      .make = [](const Dependencies&) -> std::unique_ptr<Worker> { throw 42; }});
+  entries_.push_back(
+      {.name = "a", .help = "", .tunables = {}, .make = [](const Dependencies&) -> std::unique_ptr<Worker> {
+         throw 42;
+       }});
   const Running running = Start();
   ASSERT_TRUE(clock_.AwaitDeadline(absl::Seconds(1)));
   EXPECT_EQ(Panics("a"), 1);
