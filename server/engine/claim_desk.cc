@@ -281,6 +281,9 @@ void ClaimDesk::ExpirePoll(const PollPtr& poll) {
     // A claim or a look-up in flight for it will answer, with or without a job.
     if (poll->in_flight || poll->looking_up) {
       poll->ends = timers_.clock().Now();
+    } else if (!poll->call.request_id.empty()) {
+      // Its original may have got jobs since the first look, and the answer been lost.
+      LookUp(poll);
     } else {
       Answer(poll, ClaimAnswer{}, actions);
     }
@@ -338,12 +341,17 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
   batch->claim.replica = hooks_.replica();
   batch->claim.max_bytes = 64 << 20;
   std::unordered_map<std::string, int32_t> workers;
+  std::set<std::string> requests;  // A repeat of one that is in the batch comes in the next, and is replayed.
   // Polls with reservations offer their kept slots to high priorities only: such a poll has a batch of its own, for all
   // its slots while something of high priority is ready, else for those that are free to all.
   std::deque<PollPtr> skipped;
   while (!queue.line.empty() && batch->claim.slots.size() < static_cast<size_t>(options_.max_batch_items)) {
     PollPtr poll = queue.line.front();
     queue.line.pop_front();
+    if (!poll->call.request_id.empty() && !requests.insert(poll->call.request_id).second) {
+      skipped.push_back(poll);
+      continue;
+    }
     int16_t least;
     const int32_t kept = Kept(*poll, &least);
     int32_t wanted = poll->call.max_jobs;

@@ -127,7 +127,7 @@ struct NoticesAnswer {
 // How the engine fares, for /readyz.
 struct Health {
   bool database_ok = false;
-  std::string database_error;  // Why not.
+  std::string database_error;  // Why not; empty while it connects for the first time.
   bool draining = false;
   absl::Duration event_lag;  // Since events were last read.
 };

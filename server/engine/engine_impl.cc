@@ -301,9 +301,8 @@ Health EngineImpl::health() const {
   const Clock::TimePoint now = clock_.Now();
   health.event_lag = last_ok_ == Clock::TimePoint{} ? absl::InfiniteDuration() : absl::FromChrono(now - last_ok_);
   health.database_ok = replica_ != 0 && last_error_.ok() && last_ok_ != Clock::TimePoint{};
-  if (!health.database_ok) {
-    health.database_error = last_error_.ok() ? "not connected yet" : std::string(last_error_.message());
-  }
+  // Without an error nothing has failed yet: it is still connecting.
+  if (!health.database_ok) health.database_error = std::string(last_error_.message());
   return health;
 }
 

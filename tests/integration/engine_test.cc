@@ -237,6 +237,27 @@ TEST_F(EngineTest, ARepeatedClaimGetsTheSameLeasesFromAnotherReplica) {
   EXPECT_TRUE(tokens.contains(second->jobs[0].token.ToString()));
 }
 
+TEST_F(EngineTest, APollWithARequestIdWaitsQuietly) {
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 1);
+  ASSERT_EQ(Claim(*replica->engine, Call(1, absl::Seconds(5)))->jobs.size(), 1u);
+  ClaimCall call = Call(1, absl::Milliseconds(700));
+  call.request_id = "quiet";
+  call.lease = absl::Milliseconds(100);  // Its window is over before the poll is.
+  auto empty = Claim(*replica->engine, call);
+  ASSERT_TRUE(empty.ok()) << empty.status();
+  EXPECT_TRUE(empty->jobs.empty());
+  auto counts = replica->metrics.registry().Collect();
+  for (const auto& family : counts) {
+    if (family.name != "tenure_db_statement_duration_seconds") continue;
+    for (const auto& metric : family.metric) {
+      if (metric.label[0].value == "claim" || metric.label[0].value == "find_claim") {
+        EXPECT_LE(metric.histogram.sample_count, 6u) << metric.label[0].value;
+      }
+    }
+  }
+}
+
 TEST_F(EngineTest, AnApplicationsOpenTransactionDelaysNobodyElse) {
   auto replica = StartReplica();
   Enqueue(*replica->engine, 50);

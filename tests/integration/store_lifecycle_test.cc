@@ -338,6 +338,18 @@ TEST_F(StoreLifecycleTest, ARequestIdIsServedOnce) {
   EXPECT_EQ(again->jobs[0].slot, 2);
 }
 
+TEST_F(StoreLifecycleTest, AClaimThatGotNothingLeavesItsRequestIdFree) {
+  ClaimBatch batch = Batch(1);
+  batch.requests = {{"r-1", absl::Seconds(30)}};
+  batch.slots[0].request = 0;
+  EXPECT_TRUE(store_->Claim(batch)->jobs.empty());
+  EXPECT_FALSE(store_->FindClaim("r-1")->has_value());
+  Enqueue(1);
+  auto second = store_->Claim(batch);
+  EXPECT_TRUE(second->taken_requests.empty());
+  EXPECT_EQ(second->jobs.size(), 1u);
+}
+
 TEST_F(StoreLifecycleTest, NamedClaimsTellWhoHolds) {
   const auto ids = Enqueue(2);
   const ClaimedJob held = Claim(1)[0];

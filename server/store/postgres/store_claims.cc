@@ -15,6 +15,39 @@ namespace {
 // One row sort of claim.sql each.
 enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2 };
 
+struct Grant {
+  const ClaimRequestKey* request;
+  const ClaimedJob* job;
+};
+
+// Takes hold of the request ids to the end of the transaction; those that an earlier claim has answered under. A second
+// statement looks, so that it sees what the first waited for.
+absl::StatusOr<std::set<std::string>> TakenRequests(Transaction& tx, std::vector<std::string> ids) {
+  std::sort(ids.begin(), ids.end());
+  tx.Queue(sql::kLockRequests, Params().AddArray(ids));
+  TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kTakenRequests, Params().AddArray(ids)));
+  std::set<std::string> taken;
+  for (int row = 0; row < rows.rows(); ++row) taken.insert(rows.Text(row, 0));
+  return taken;
+}
+
+// Records what claims with request ids were given, and commits.
+absl::Status CommitGrants(Transaction& tx, int32_t queue, const std::vector<Grant>& grants) {
+  if (grants.empty()) return tx.Commit();
+  std::map<std::string_view, int64_t> requests;
+  for (const Grant& grant : grants)
+    requests[grant.request->request_id] = absl::ToInt64Microseconds(grant.request->keep);
+  Params granted;
+  granted.Add(queue)
+      .AddArray(grants, [](const Grant& g) { return std::string_view(g.request->request_id); })
+      .AddArray(grants, [](const Grant& g) { return g.job->job.id.seq; })
+      .AddArray(grants, [](const Grant& g) { return g.job->token.number; })
+      .AddArray(grants, [](const Grant& g) { return g.job->token.secret; })
+      .AddArray(requests, [](const auto& r) { return r.first; })
+      .AddArray(requests, [](const auto& r) { return r.second; });
+  return tx.RunAndCommit(sql::kClaimGrant, granted).status();
+}
+
 }  // namespace
 
 absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
@@ -27,17 +60,14 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
     out.result.ranges.resize(batch.ranges.size());
     std::vector<ClaimSlot> slots = batch.slots;
     if (!batch.requests.empty()) {
-      Params requests;
-      requests.AddArray(batch.requests, [](const ClaimRequestKey& r) { return std::string_view(r.request_id); })
-          .AddArray(batch.requests, [](const ClaimRequestKey& r) { return absl::ToInt64Microseconds(r.keep); });
-      TENURE_ASSIGN_OR_RETURN(Result fresh, tx.Run(sql::kClaimRequest, requests));
-      std::set<std::string_view> won;
-      for (int row = 0; row < fresh.rows(); ++row) won.insert(fresh.Bytes(row, 0));
+      std::vector<std::string> ids;
+      for (const ClaimRequestKey& request : batch.requests) ids.push_back(request.request_id);
+      TENURE_ASSIGN_OR_RETURN(const std::set<std::string> taken, TakenRequests(tx, std::move(ids)));
       for (size_t i = 0; i < batch.requests.size(); ++i) {
-        if (!won.contains(batch.requests[i].request_id)) out.result.taken_requests.push_back(static_cast<int32_t>(i));
+        if (taken.contains(batch.requests[i].request_id)) out.result.taken_requests.push_back(static_cast<int32_t>(i));
       }
       std::erase_if(slots, [&](const ClaimSlot& slot) {
-        return slot.request >= 0 && !won.contains(batch.requests[static_cast<size_t>(slot.request)].request_id);
+        return slot.request >= 0 && taken.contains(batch.requests[static_cast<size_t>(slot.request)].request_id);
       });
     }
     if (slots.empty()) {
@@ -97,23 +127,12 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
     const bool stopped = read >= static_cast<int64_t>(slots.size());
     for (size_t i = 0; i < out.result.ranges.size(); ++i) out.result.ranges[i].exhausted = !stopped || i + 1 < furthest;
     if (granting) {
-      struct Grant {
-        std::string_view request;
-        const ClaimedJob* job;
-      };
       std::vector<Grant> grants;
       for (const ClaimedJob& job : out.result.jobs) {
         const int32_t request = slots[static_cast<size_t>(job.slot)].request;
-        if (request >= 0) grants.push_back({batch.requests[static_cast<size_t>(request)].request_id, &job});
+        if (request >= 0) grants.push_back({&batch.requests[static_cast<size_t>(request)], &job});
       }
-      Params granted;
-      granted.Add(batch.queue)
-          .AddArray(grants, [](const Grant& g) { return g.request; })
-          .AddArray(grants, [](const Grant& g) { return g.job->job.id.seq; })
-          .AddArray(grants, [](const Grant& g) { return g.job->token.number; })
-          .AddArray(grants, [](const Grant& g) { return g.job->token.secret; });
-      auto done = tx.RunAndCommit(sql::kClaimGrant, granted);
-      if (!done.ok()) return done.status();
+      TENURE_RETURN_IF_ERROR(CommitGrants(tx, batch.queue, grants));
     }
     // Slots were renumbered when some were taken out; tell the caller its own numbers.
     std::vector<int32_t> original;
@@ -154,10 +173,8 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
     outcomes.clear();
     payload_days.clear();
     if (!request_id.empty()) {
-      const std::vector<std::string> request{std::string(request_id)};
-      const std::vector<int64_t> keep{absl::ToInt64Microseconds(lease)};
-      TENURE_ASSIGN_OR_RETURN(Result fresh, tx.Run(sql::kClaimRequest, Params().AddArray(request).AddArray(keep)));
-      if (fresh.rows() == 0) return false;
+      TENURE_ASSIGN_OR_RETURN(const std::set<std::string> taken, TakenRequests(tx, {std::string(request_id)}));
+      if (!taken.empty()) return false;
     }
     Params params;
     params.Add(queue)
@@ -177,18 +194,12 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
       outcome.job = std::move(job);
       got.push_back(&*outcome.job);
     }
-    if (!request_id.empty() && !got.empty()) {
-      Params granted;
-      granted.Add(queue)
-          .AddArray(got, [&](const ClaimedJob*) { return request_id; })
-          .AddArray(got, [](const ClaimedJob* j) { return j->job.id.seq; })
-          .AddArray(got, [](const ClaimedJob* j) { return j->token.number; })
-          .AddArray(got, [](const ClaimedJob* j) { return j->token.secret; });
-      auto done = tx.RunAndCommit(sql::kClaimGrant, granted);
-      if (!done.ok()) return done.status();
-    } else {
-      TENURE_RETURN_IF_ERROR(tx.Commit());
+    const ClaimRequestKey request{std::string(request_id), lease};
+    std::vector<Grant> grants;
+    if (!request_id.empty()) {
+      for (const ClaimedJob* job : got) grants.push_back({&request, job});
     }
+    TENURE_RETURN_IF_ERROR(CommitGrants(tx, queue, grants));
     return true;
   });
   if (!claimed.ok()) return claimed.status();
