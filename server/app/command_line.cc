@@ -169,7 +169,7 @@ int PrintConfiguration(const Resolved& resolved, bool json) {
   }
   const auto row = [](std::string_view name, std::string_view value, std::string_view source, std::string_view fallback,
                       std::string_view unit) {
-    std::cout << absl::StreamFormat("%-32s %-28s %-12s %-16s %s\n", std::string(name), std::string(value),
+    std::cout << absl::StreamFormat("%-36s %-28s %-12s %-16s %s\n", std::string(name), std::string(value),
                                     std::string(source), std::string(unit), std::string(fallback));
   };
   row("SETTING", "VALUE", "FROM", "DEFAULT", "UNIT");

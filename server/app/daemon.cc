@@ -259,8 +259,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Configuration& confi
   // The embedded database is here, so it is migrated here, and a failure ends the start. Any other may be away: the
   // caretaker does it when it comes.
   if (configuration.embedded()) {
-    TENURE_ASSIGN_OR_RETURN(const std::vector<int> applied, store::postgres::Migrator(database->url()).Up());
-    for (const int version : applied) LogInfo("migrated the schema", {{"version", absl::StrCat(version)}});
+    TENURE_RETURN_IF_ERROR(store::postgres::Migrator(database->url()).Up().status());
   }
   auto daemon = std::make_unique<DaemonImpl>(configuration, std::move(database),
                                              configuration.migrate && !configuration.embedded());
