@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/background/registry.h"
 #include "server/background/supervisor.h"
 #include "server/base/status.h"
 #include "tests/support/raw_http.h"
@@ -189,6 +190,39 @@ TEST_F(DaemonTest, TheEmbeddedDatabaseOutlivesAKillAndEndsWithAStop) {
   daemon.Signal(SIGTERM);
   EXPECT_EQ(daemon.Wait(), 0) << daemon.Log();
   EXPECT_FALSE(std::filesystem::exists(scratch_ + "/data/postgres/postmaster.pid"));
+}
+
+TEST_F(DaemonTest, APausedReplicaIsFollowedWithinALeaseAndDoesNotComeBack) {
+  const testing::ScopedDatabase database;
+  DaemonProcess paused(Options({"--database-url", database.url(), "--migrate", "--replica-name", "paused"}));
+  ASSERT_TRUE(paused.AwaitReady()) << paused.Log();
+  DaemonProcess other(Options({"--database-url", database.url(), "--replica-name", "other"}));
+  ASSERT_TRUE(other.AwaitReady()) << other.Log();
+  const auto led_by = [&](const std::string& name) {
+    const std::string list = Call(other.http_port(), "AdminService/ListBackgroundWorkers", "{}");
+    const std::string mark = absl::StrCat("\"leader\":\"", name, "\"");
+    size_t count = 0;
+    for (size_t at = list.find(mark); at != std::string::npos; at = list.find(mark, at + 1)) ++count;
+    return count;
+  };
+  const auto await = [&](const std::string& name, size_t count, absl::Duration within) {
+    const absl::Time deadline = absl::Now() + within;
+    while (led_by(name) != count && absl::Now() < deadline) usleep(20'000);
+    return led_by(name) == count;
+  };
+  const size_t all = background::AllWorkers().size();
+  ASSERT_TRUE(await("paused", all, absl::Seconds(20))) << "it came first";
+  paused.Signal(SIGSTOP);
+  // A lease of six seconds, and a look at it twice a second.
+  EXPECT_TRUE(await("other", all, absl::Seconds(15)));
+  paused.Signal(SIGCONT);
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (paused.Log().find("leader lease") == std::string::npos && absl::Now() < deadline) usleep(20'000);
+  EXPECT_THAT(paused.Log(), HasSubstr("leader lease")) << "it notices that its terms are over";
+  EXPECT_EQ(led_by("other"), all);
+  // What it had under way is refused or does nothing; it serves again by itself.
+  EXPECT_TRUE(paused.AwaitReady()) << paused.Log();
+  EXPECT_EQ(led_by("other"), all);
 }
 
 TEST_F(DaemonTest, ParkedPollsAreAnsweredWhenItStops) {
