@@ -85,6 +85,7 @@ void LeaderLease::Renew(const std::stop_token& stop) {
   const auto third = absl::ToChronoNanoseconds(lease_ / 3);
   const auto retry = absl::ToChronoNanoseconds(lease_ / 15);  // After an error: there is time for several tries.
   Clock::TimePoint next = sent_ + third;
+  bool failing = false;
   while (wake_.WaitUntil(next, stop) != WakeUp::Reason::kStopped && !lost()) {
     const Clock::TimePoint sent = clock_.Now();
     absl::Status status;
@@ -96,13 +97,17 @@ void LeaderLease::Renew(const std::stop_token& stop) {
       status = absl::InternalError(DescribeCurrentException());
     }
     if (status.ok()) {
+      failing = false;
       next = sent + third;
     } else if (IsTermOver(status)) {
       LogWarn("leader lease lost", {{"worker", fence_.worker}, {"term", absl::StrCat(fence_.term)}});
       lost_.request_stop();
       return;
     } else {
-      LogWarn("leader lease not renewed", {{"worker", fence_.worker}, {"error", std::string(status.message())}});
+      // Once: there is a try several times a second.
+      if (!failing)
+        LogWarn("leader lease not renewed", {{"worker", fence_.worker}, {"error", std::string(status.message())}});
+      failing = true;
       next = clock_.Now() + retry;
     }
   }
