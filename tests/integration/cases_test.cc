@@ -1,5 +1,6 @@
 // Faults that job queues are known for, each as a test on a real PostgreSQL: docs/cases.md lists all of them and names
 // the tests, of which these are the ones that belong nowhere else.
+#include <filesystem>
 #include <future>
 #include <set>
 #include <thread>
@@ -157,6 +158,71 @@ TEST_F(CasesTest, ALargeJobDoesNotBlockTheOthers) {
   }
   EXPECT_EQ(sizes, (std::multiset<size_t>{2, 2, 2, 1 << 20}));
   EXPECT_LE(claims, 4);
+}
+
+TEST_F(CasesTest, ThousandsOfParkedPollsCostNoThreadAndDelayNobody) {
+  constexpr int kPolls = 5000;
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 2);
+  const std::vector<store::ClaimedJob> jobs = ClaimAll(*replica->engine, 2);
+  const auto threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  const auto complete = [&](size_t at) {
+    const auto began = Clock::Real().Now();
+    auto answers = Begin<std::vector<SettleAnswer>>([&](auto done) {
+                     replica->engine->Complete({{jobs[at].token, std::nullopt, {}}}, In(10), done);
+                   }).get();
+    EXPECT_TRUE(answers.ok() && (*answers)[0].status.ok());
+    return Clock::Real().Now() - began;
+  };
+  const auto threads_before = threads();
+  const Clock::Duration before = complete(0);
+  std::vector<std::future<absl::StatusOr<ClaimAnswer>>> polls;
+  for (int i = 0; i < kPolls; ++i) {
+    ClaimCall call;
+    call.worker = absl::StrCat("w", i / 50);
+    call.queues = {{absl::StrCat("idle-", i % 10), 1}};
+    call.wait = absl::Seconds(60);
+    polls.push_back(Begin<ClaimAnswer>([&](auto done) { replica->engine->Claim(call, In(70), done); }));
+  }
+  EXPECT_EQ(threads(), threads_before);
+  EXPECT_LT(complete(1), before + std::chrono::seconds(1));
+  replica->engine->Drain();
+  for (auto& poll : polls) {
+    auto answer = poll.get();
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_TRUE(answer->jobs.empty());
+  }
+}
+
+TEST_F(CasesTest, AParkedPollOutlivesTheLossOfAllConnections) {
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 1);
+  ClaimAll(*replica->engine, 1);
+  ClaimCall call;
+  call.worker = "w";
+  call.queues = {{"q", 1}};
+  call.wait = absl::Seconds(10);
+  auto polled = Begin<ClaimAnswer>([&](auto done) { replica->engine->Claim(call, In(20), done); });
+  // It is counted, and a round of the replica's loop later its first claim has found nothing.
+  const auto deadline = In(5);
+  while (replica->metrics.polls_parked.Add({{"kind", "claim"}}).Value() < 1 && Clock::Real().Now() < deadline) {
+    std::this_thread::yield();
+  }
+  // What a restart of PostgreSQL does to them.
+  Sql("select count(pg_terminate_backend(pid)) from pg_stat_activity "
+      "where datname = current_database() and pid <> pg_backend_pid()");
+  // As an application that reconnects.
+  Sql("select tenure.enqueue('q', 'k', '{}')");
+  auto answer = polled.get();
+  // Unless that claim was under way: then it says so, and the caller polls again.
+  if (absl::IsUnavailable(answer.status())) {
+    answer = Begin<ClaimAnswer>([&](auto done) { replica->engine->Claim(call, In(20), done); }).get();
+  }
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->jobs.size(), 1u);
 }
 
 TEST_F(CasesTest, ASettleOfAJobThatIsGoneIsAPermanentAnswer) {
