@@ -121,7 +121,10 @@ std::string NextStep(const ErrorFacts& facts, const std::string& job_id) {
 void ErrorPrinter::Print(const ErrorFacts& facts, const std::string& subject, const std::string& job_id) {
   err_ << "error: " << facts.reason << ": " << OneLine(facts.message, 4000) << '\n';
   if (!subject.empty()) err_ << "  " << subject << '\n';
-  for (const auto& [key, value] : facts.metadata) err_ << "  " << key << ": " << FormatFact(value) << '\n';
+  for (const auto& [key, value] : facts.metadata) {
+    // The subject has named the job already.
+    if (key != "job_id" || value != job_id || subject.empty()) err_ << "  " << key << ": " << FormatFact(value) << '\n';
+  }
   const std::string step = NextStep(facts, job_id);
   // Steps that name a job differ for each of them; only the kind of step counts as said.
   if (!step.empty() && printed_steps_.insert(facts.reason).second) err_ << "  next: " << step << '\n';
