@@ -24,7 +24,8 @@ constexpr std::string_view kLimits =
     "select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), "
     "set_config('idle_in_transaction_session_timeout', '10s', true), set_config('enable_seqscan', 'off', true), "
     "set_config('jit', 'off', true)";
-constexpr std::string_view kBegin = "begin";
+// Named, whatever the database's default is: the statements rely on seeing what was committed before each of them began.
+constexpr std::string_view kBegin = "begin isolation level read committed read write";
 constexpr std::string_view kCommit = "commit";
 constexpr std::string_view kRollback = "rollback";
 constexpr std::string_view kIdentity =
