@@ -17,7 +17,7 @@ RUN cmake --preset release \
 FROM debian:bookworm-slim
 # What the binaries link to, plus certificates (TLS to PostgreSQL) and time zones (schedules).
 ARG RUNTIME_PACKAGES="ca-certificates tzdata \
-  libgrpc++1.51 libprotobuf32 libabsl20220623 libpq5 libprometheus-cpp-core1.0 libspdlog1.10 libfmt9 libcpp-httplib0.11 zlib1g"
+  libgrpc++1.51 libprotobuf32 libabsl20220623 libpq5 libprometheus-cpp-core1.0 libspdlog1.10 libfmt9 zlib1g"
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends ${RUNTIME_PACKAGES} \
  && rm -rf /var/lib/apt/lists/* \

@@ -27,6 +27,11 @@ all: configure ## build everything, tests included
 run: build ## run the daemon in the foreground on its embedded PostgreSQL
 	bin/tenured serve --data-dir $(DATA_DIR)
 
+demo: configure ## 10,000 jobs, two producers, two workers, one killed half way: count what is lost
+	@cmake --build $(BUILD) -j $(JOBS) --target tenured tenurectl tenure_demo
+	@mkdir -p bin && ln -sf ../$(BUILD)/bin/tenured ../$(BUILD)/bin/tenurectl bin/
+	@$(BUILD)/bin/tenure_demo
+
 test: all ## run every test against a real PostgreSQL that it starts itself
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS)
 
