@@ -1,5 +1,5 @@
-// Waits until every accepted job has ended, then asks the daemon which ones it lists as COMPLETED. Layer: tests. A thread of its own;
-// the results are read after `done`.
+// Waits until every accepted job has ended, then asks the daemon which ones it lists as COMPLETED. Layer: tests. A
+// thread of its own; the results are read after `done`.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,8 @@ namespace tenure::demo {
 
 class Audit {
  public:
-  // `records` are the workers' files: what they acknowledged needs no question to the daemon. `done` is called once, on the thread.
+  // `records` are the workers' files: what they acknowledged needs no question to the daemon. `done` is called once, on
+  // the thread.
   Audit(std::string server, std::vector<std::string> accepted, std::vector<std::string> records,
         std::function<void()> done);
   // Stops and joins.

@@ -1,5 +1,5 @@
-// A child process of the demo: the daemon or a worker. Its stdout is a pipe to here (what it reports), its stderr a log file.
-// Layer: tests. Used from one thread, except Signal.
+// A child process of the demo: the daemon or a worker. Its stdout is a pipe to here (what it reports), its stderr a log
+// file. Layer: tests. Used from one thread, except Signal.
 #pragma once
 
 #include <sys/types.h>
@@ -21,9 +21,9 @@ struct ChildCommand {
 
 class Child {
  public:
-  // Starts it in a process group of its own, so that a Ctrl-C reaches the demo alone, which then stops things in order. TENURE_*
-  // variables are not passed on: they would point the daemon at somebody's real database. Call it before any other thread is
-  // started. NOT_FOUND if there is no such program.
+  // Starts it in a process group of its own, so that a Ctrl-C reaches the demo alone, which then stops things in order.
+  // TENURE_* variables are not passed on: they would point the daemon at somebody's real database. Call it before any
+  // other thread is started. NOT_FOUND if there is no such program.
   static absl::StatusOr<std::unique_ptr<Child>> Spawn(const ChildCommand& command);
 
   // Kills it if it still runs.

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 
@@ -35,11 +36,27 @@ std::string ReadyAddress(const std::string& output) {
   return end == std::string::npos ? "" : output.substr(begin, end - begin);
 }
 
+// The last lines of the daemon's log, for people; empty if it has written none.
+std::string LogTail(const std::string& path) {
+  constexpr size_t kLines = 10;
+  std::ifstream in(path);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(in, line); lines.push_back(line)) {
+    if (lines.size() == kLines) lines.pop_front();
+  }
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, "\n  ", line);
+  return text;
+}
+
 // Ends the PostgreSQL that a daemon left behind in `cluster`. True if there was one.
 bool StopOrphan(const fs::path& cluster) {
   std::ifstream in(cluster / "postmaster.pid");
   pid_t pid = 0;
   if (!(in >> pid) || pid <= 1) return false;
+  std::string rest, socket_directory;  // The fifth line.
+  for (int line = 1; line < 5 && std::getline(in, rest); ++line) continue;
+  std::getline(in, socket_directory);
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return false;
   // The file may be stale and its pid another process by now: a postmaster works in its cluster's directory.
@@ -48,6 +65,7 @@ bool StopOrphan(const fs::path& cluster) {
   if (ours && syscall(SYS_pidfd_send_signal, fd, SIGQUIT, nullptr, 0) == 0) {
     pollfd end{fd, POLLIN, 0};
     poll(&end, 1, 10'000);
+    fs::remove(socket_directory, error);  // If nothing is left in it.
   }
   close(fd);
   return ours;
@@ -58,10 +76,12 @@ bool StopOrphan(const fs::path& cluster) {
 absl::StatusOr<std::unique_ptr<DaemonProcess>> DaemonProcess::Start(const std::string& program,
                                                                     const std::string& directory, int signal_fd) {
   ChildCommand command;
-  command.argv = {program,         "serve",       "--data-dir",    directory + "/data", "--grpc-listen",
-                  "127.0.0.1:0",   "--http-listen", "127.0.0.1:0", "--log-format",      "text"};
+  command.argv = {program,       "serve",         "--data-dir",  directory + "/data", "--grpc-listen",
+                  "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--log-format",      "text"};
   command.stderr_path = LogPath(directory);
-  command.death_signal = SIGTERM;  // It then stops its PostgreSQL, too.
+  // It then stops its PostgreSQL, too. Best effort: the kernel forgets this when a process changes its user, which the
+  // daemon does for moments where it runs as root.
+  command.death_signal = SIGTERM;
   auto child = Child::Spawn(command);
   if (!child.ok()) return child.status();
   std::unique_ptr<DaemonProcess> daemon(new DaemonProcess(*std::move(child), directory));
@@ -80,7 +100,9 @@ absl::Status DaemonProcess::AwaitReady(int signal_fd) {
       return absl::DeadlineExceededError(absl::StrCat("tenured was not ready within ", kStartTimeout.count(), " s"));
     }
     if (fds[1].revents != 0) return absl::CancelledError("interrupted");
-    if (!StillRuns()) return absl::InternalError(absl::StrCat("tenured did not start: ", child_->HowItEnded()));
+    if (!StillRuns())
+      return absl::InternalError(
+          absl::StrCat("tenured did not start: ", child_->HowItEnded(), LogTail(LogPath(directory_))));
     address_ = ReadyAddress(output_);
     if (!address_.empty()) return absl::OkStatus();
   }
@@ -98,7 +120,8 @@ absl::Status DaemonProcess::Stop() {
   stopped_ = true;
   absl::Status status;
   if (child_->ended()) {
-    status = absl::InternalError(absl::StrCat("tenured ended by itself: ", child_->HowItEnded()));
+    status = absl::InternalError(
+        absl::StrCat("tenured ended by itself: ", child_->HowItEnded(), LogTail(LogPath(directory_))));
   } else {
     child_->Signal(SIGTERM);
     if (!child_->WaitForExit(kStopTimeout)) {

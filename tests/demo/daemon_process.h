@@ -12,8 +12,9 @@ namespace tenure::demo {
 
 class DaemonProcess {
  public:
-  // Starts it on free ports of 127.0.0.1, with its data and its log (`log_path`) in `directory`, and returns once it has said that it
-  // is ready. CANCELLED if `signal_fd` becomes readable meanwhile; otherwise the error says what the daemon did.
+  // Starts it on free ports of 127.0.0.1, with its data and its log (`log_path`) in `directory`, and returns once it
+  // has said that it is ready. CANCELLED if `signal_fd` becomes readable meanwhile; otherwise the error says what the
+  // daemon did.
   static absl::StatusOr<std::unique_ptr<DaemonProcess>> Start(const std::string& program, const std::string& directory,
                                                               int signal_fd);
   // Stop, if it was not called.
@@ -26,8 +27,8 @@ class DaemonProcess {
   // Reads on; false when it has ended.
   bool StillRuns();
 
-  // SIGTERM, and waits until it and its PostgreSQL have ended. If it had to be killed, or had ended by itself, PostgreSQL is stopped
-  // here and the error says so. Idempotent.
+  // SIGTERM, and waits until it and its PostgreSQL have ended. If it had to be killed, or had ended by itself,
+  // PostgreSQL is stopped here and the error says so. Idempotent.
   absl::Status Stop();
 
   static std::string LogPath(const std::string& directory) { return directory + "/tenured.log"; }

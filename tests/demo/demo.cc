@@ -1,6 +1,7 @@
-// `make demo`: Tenure at work in a minute. Starts tenured with its embedded PostgreSQL, enqueues 10,000 jobs from two producers,
-// works them with two worker processes of which it kills one with SIGKILL half way, and counts what became of every job. The last
-// line that it prints is the summary as one JSON object. Layer: tests; a program on the public client library.
+// `make demo`: Tenure at work in a minute. Starts tenured with its embedded PostgreSQL, enqueues 10,000 jobs from two
+// producers, works them with two worker processes of which it kills one with SIGKILL half way, and counts what became
+// of every job. The last line that it prints is the summary as one JSON object. Layer: tests; a program on the public
+// client library.
 #include <pthread.h>
 #include <sys/signalfd.h>
 

@@ -12,10 +12,8 @@
 namespace tenure::demo {
 namespace {
 
-constexpr int kBatch = 100;
-constexpr int kWindow = 1000;
 // One job in so many takes a while, so that the worker that is killed holds some for certain.
-constexpr int kSlowEvery = 50;
+constexpr int kSlowEvery = 20;
 constexpr int kSlowMillis = 100;
 
 }  // namespace
@@ -71,7 +69,8 @@ bool Producers::AwaitRoom(int jobs) {
 absl::Status Producers::EnqueueAll(int producer, int jobs) {
   client::ClientOptions options;
   options.targets = {server_};
-  options.generate_idempotency_keys = true;  // So that a call whose reply was lost is repeated without making jobs twice.
+  options.generate_idempotency_keys =
+      true;  // So that a call whose reply was lost is repeated without making jobs twice.
   absl::StatusOr<client::Client> client = client::Client::Connect(options);
   if (!client.ok()) return client.status();
 
@@ -91,7 +90,8 @@ absl::Status Producers::EnqueueAll(int producer, int jobs) {
     const auto results = client->EnqueueBatch(specs, {.timeout = {}, .stop = stop_.get_token()});
     const std::lock_guard lock(mutex_);
     for (const auto& result : results) {
-      if (!result.ok()) return absl::Status(result.status().code(), absl::StrCat("enqueue: ", result.status().message()));
+      if (!result.ok())
+        return absl::Status(result.status().code(), absl::StrCat("enqueue: ", result.status().message()));
       accepted_.push_back(result->job_id);
     }
     accepted_count_ += count;

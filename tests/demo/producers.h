@@ -16,12 +16,14 @@
 namespace tenure::demo {
 
 inline constexpr int kProducers = 2;
+inline constexpr int kBatch = 100;   // Jobs an Enqueue call.
+inline constexpr int kWindow = 400;  // Jobs in flight: accepted and not completed.
 
 class Producers {
  public:
-  // Enqueues `jobs` jobs in all. At most kWindow of them are accepted and not completed at any time, as told by NoteCompleted: otherwise
-  // the time from enqueue to start would only tell how long the backlog was. `done` is called once, on a thread of the producers,
-  // when all have ended.
+  // Enqueues `jobs` jobs in all. At most kWindow of them are in flight at any time, as told by NoteCompleted: otherwise
+  // the time from enqueue to start would only tell how long the backlog was. `done` is called once, on a thread of the
+  // producers, when all have ended.
   Producers(std::string server, int jobs, std::function<void()> done);
   // Stops and joins them.
   ~Producers();

@@ -19,9 +19,14 @@ constexpr char kClearLine[] = "\r\033[K";
 Progress::Progress(int64_t jobs)
     : jobs_(jobs),
       terminal_(isatty(STDOUT_FILENO) == 1),
-      interval_(terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(1000)),
-      next_(Clock::now() + interval_),
-      shown_at_(Clock::now()) {}
+      interval_(std::chrono::milliseconds(terminal_ ? 100 : 1000)),
+      next_(Clock::now()),
+      shown_at_(next_) {}
+
+void Progress::Begin() {
+  shown_at_ = Clock::now();
+  next_ = shown_at_ + interval_;
+}
 
 void Progress::Show(int64_t enqueued, int64_t completed) {
   if (Clock::now() >= next_) Print(enqueued, completed, terminal_ ? "" : "\n");
@@ -33,9 +38,8 @@ void Progress::Print(int64_t enqueued, int64_t completed, const char* end) {
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - shown_at_).count();
   const double rate = seconds > 0 ? static_cast<double>(completed - shown_completed_) / seconds : 0;
-  const std::string line =
-      absl::StrFormat("  enqueued %s of %s, completed %s (%s jobs/s)", Thousands(enqueued), Thousands(jobs_),
-                      Thousands(completed), Thousands(std::llround(rate)));
+  const std::string line = absl::StrFormat("  enqueued %s of %s, completed %s (%s jobs/s)", Thousands(enqueued),
+                                           Thousands(jobs_), Thousands(completed), Thousands(std::llround(rate)));
   std::printf("%s%s%s", terminal_ ? kClearLine : "", line.c_str(), end);
   std::fflush(stdout);
   shown_at_ = now;

@@ -13,6 +13,8 @@ class Progress {
 
   explicit Progress(int64_t jobs);
 
+  // Begins to measure. Call it once, before Show.
+  void Begin();
   // Until when poll() may wait before Show has something to do.
   Clock::time_point next() const { return next_; }
   // Shows the line if it is time.

@@ -1,6 +1,6 @@
-// What the handlers write down about the jobs they ran: one file a worker process, one write() a line, so that what a process did
-// is known even if it was killed in the middle. This, not what the daemon says, is what the demo counts lost jobs from.
-// Layer: tests. RecordWriter is thread-safe; RecordReader is used from one thread.
+// What the handlers write down about the jobs they ran: one file a worker process, one write() a line, so that what a
+// process did is known even if it was killed in the middle. This, not what the daemon says, is what the demo counts
+// lost jobs from. Layer: tests. RecordWriter is thread-safe; RecordReader is used from one thread.
 //
 //   S <job id> <attempt> <now> <sent>   a handler started; <sent> is when the producer's Enqueue call left
 //   E <job id> <attempt> <now> <sent>   it returned

@@ -96,8 +96,8 @@ absl::Status Run::StartProcesses() {
   for (size_t index = 0; index < workers_.size(); ++index) {
     if (absl::Status status = StartWorker(index); !status.ok()) return status;
   }
-  progress_.Say(absl::StrFormat("The daemon serves %s. Two producers enqueue, two workers (pids %d and %d) work", daemon_->address(),
-                                workers_[0].child->pid(), workers_[1].child->pid()));
+  progress_.Say(absl::StrFormat("The daemon serves %s. Two producers enqueue, two workers (pids %d and %d) work",
+                                daemon_->address(), workers_[0].child->pid(), workers_[1].child->pid()));
   return absl::OkStatus();
 }
 
@@ -117,6 +117,7 @@ absl::Status Run::StartWorker(size_t index) {
 
 absl::Status Run::Work() {
   const auto deadline = Progress::Clock::now() + kTimeout;
+  progress_.Begin();
   producers_ = std::make_unique<Producers>(daemon_->address(), options_.jobs, [this] { Announce(produced_); });
   const auto output = [](const Worker& worker) { return worker.open ? worker.child->output_fd() : -1; };
   while (!audited_) {
@@ -134,7 +135,7 @@ absl::Status Run::Work() {
       return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
     }
     if (fds[0].revents != 0) return NoteSignal();
-    if (fds[2].revents != 0 && !daemon_->StillRuns()) return absl::InternalError("tenured ended in the middle");
+    if (fds[2].revents != 0 && !daemon_->StillRuns()) return daemon_->Stop();
     for (size_t index = 0; index < workers_.size(); ++index) {
       if (fds[3 + index].revents == 0) continue;
       if (absl::Status status = Listen(index); !status.ok()) return status;
@@ -154,7 +155,8 @@ absl::Status Run::Listen(size_t index) {
   Worker& worker = workers_[index];
   std::string bytes;
   worker.open = worker.child->ReadOutput(bytes);
-  worker.slow_in_hand += std::count(bytes.begin(), bytes.end(), kSlowStarted) - std::count(bytes.begin(), bytes.end(), kSlowEnded);
+  worker.slow_in_hand +=
+      std::count(bytes.begin(), bytes.end(), kSlowStarted) - std::count(bytes.begin(), bytes.end(), kSlowEnded);
   const int64_t completed = std::count(bytes.begin(), bytes.end(), kCompleted);
   completed_ += completed;
   producers_->NoteCompleted(completed);
@@ -169,8 +171,9 @@ void Run::KillWhenDue() {
   if (killed_at_ != 0 || completed_ * 2 < options_.jobs || victim.slow_in_hand == 0) return;
   killed_at_ = NowNanos();
   victim.child->Signal(SIGKILL);
-  progress_.Say(absl::StrFormat("kill -9 %d after %s completed jobs: what that worker held comes back when its leases end",
-                                victim.child->pid(), Thousands(completed_)));
+  progress_.Say(
+      absl::StrFormat("kill -9 %d after %s completed jobs: what that worker held comes back when its leases end",
+                      victim.child->pid(), Thousands(completed_)));
 }
 
 void Run::Announce(std::atomic<bool>& flag) {
@@ -181,7 +184,8 @@ void Run::Announce(std::atomic<bool>& flag) {
 
 absl::Status Run::OnEvent() {
   uint64_t count = 0;
-  if (read(event_fd_, &count, sizeof(count)) != sizeof(count)) return absl::InternalError("cannot read the event counter");
+  if (read(event_fd_, &count, sizeof(count)) != sizeof(count))
+    return absl::InternalError("cannot read the event counter");
   if (audited_) return audit_->status();
   if (audit_ || !produced_) return absl::OkStatus();
   if (absl::Status status = producers_->status(); !status.ok()) return status;
@@ -234,10 +238,12 @@ int Run::Report(const absl::Status& status, const std::optional<Summary>& summar
   if (summary) {
     for (std::string& failure : summary->Failures(options_.jobs)) failures.push_back(std::move(failure));
   }
-  if (failures.empty() && !directory_.empty()) {
-    if (absl::Status removed = RemoveDirectory(); !removed.ok()) failures.emplace_back(std::string(removed.message()));
+  const bool has_logs = fs::exists(DaemonProcess::LogPath(directory_));
+  if (!failures.empty() && has_logs) {
+    failures.push_back(
+        absl::StrCat("see the logs beside the data, which are kept: ", DaemonProcess::LogPath(directory_)));
   } else if (!directory_.empty()) {
-    failures.push_back(absl::StrCat("the logs are ", DaemonProcess::LogPath(directory_), " and its neighbours; the data are kept there"));
+    if (absl::Status removed = RemoveDirectory(); !removed.ok()) failures.emplace_back(removed.message());
   }
   if (summary) std::cout << '\n' << ToText(*summary);
   if (summary && failures.empty()) std::cout << '\n' << kHowToRun << '\n';

@@ -1,5 +1,6 @@
-// One run of the demo: starts everything, watches it, kills a worker half way, counts, cleans up. Layer: tests. One thread, which waits
-// on descriptors for everything: signals, what the children write, the producers' and the audit's end.
+// One run of the demo: starts everything, watches it, kills a worker half way, counts, cleans up. Layer: tests. One
+// thread, which waits on descriptors for everything: signals, what the children write, the producers' and the audit's
+// end.
 #pragma once
 
 #include <array>
@@ -32,8 +33,8 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Does it all and prints it. Everything that was started has ended when it returns, and the data are removed, unless it failed.
-  // Returns the exit status: 0, 1 if it failed, 128 + the number of the signal that interrupted it.
+  // Does it all and prints it. Everything that was started has ended when it returns, and the data are removed, unless
+  // it failed. Returns the exit status: 0, 1 if it failed, 128 + the number of the signal that interrupted it.
   int Execute();
 
  private:

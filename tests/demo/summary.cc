@@ -8,13 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "producers.h"
+#include "worker.h"
 
 namespace tenure::demo {
 namespace {
 
 struct JobHistory {
   bool accepted = false;
-  bool ended = false;      // By any handler.
+  bool ended = false;  // By any handler.
   bool recovered = false;
   int starts = 0;
   int64_t first_start = 0;
@@ -30,7 +32,9 @@ double Percentile(const std::vector<double>& sorted, double percent) {
   return sorted[std::clamp<size_t>(rank, 1, sorted.size()) - 1];
 }
 
-double PerSecond(int64_t jobs, int64_t nanos) { return nanos > 0 ? static_cast<double>(jobs) * 1e9 / static_cast<double>(nanos) : 0; }
+double PerSecond(int64_t jobs, int64_t nanos) {
+  return nanos > 0 ? static_cast<double>(jobs) * 1e9 / static_cast<double>(nanos) : 0;
+}
 
 void Count(const Record& record, JobHistory& job) {
   if (record.step == Step::kEnded) job.ended = true;
@@ -59,7 +63,8 @@ Summary Summarize(const Observed& observed) {
   }
 
   Summary summary;
-  summary.enqueued = static_cast<int64_t>(std::unordered_set(observed.accepted.begin(), observed.accepted.end()).size());
+  summary.enqueued =
+      static_cast<int64_t>(std::unordered_set(observed.accepted.begin(), observed.accepted.end()).size());
   std::vector<double> latencies;
   for (const auto& [id, job] : jobs) {
     if (!job.accepted) ++summary.never_accepted;
@@ -121,26 +126,29 @@ std::string ToText(const Summary& summary) {
   const auto row = [&](const char* name, const std::string& value, const std::string& what) {
     absl::StrAppendFormat(&text, "  %-25s %10s  %s\n", name, value, what);
   };
-  row("enqueued", Thousands(summary.enqueued), "accepted from two producers, 100 a call");
+  row("enqueued", Thousands(summary.enqueued),
+      absl::StrFormat("accepted from %d producers, %d a call", kProducers, kBatch));
   row("completed", Thousands(summary.completed), "by the daemon's own list");
   row("recovered after the kill", Thousands(summary.recovered),
-      absl::StrFormat("held by the killed worker; all at work again after %.1f s (leases here are 2 s)", summary.recovery_seconds));
+      absl::StrFormat("held by the killed worker; all at work again after %.1f s (leases here are %d s)",
+                      summary.recovery_seconds, kLease.count()));
   row("lost", Thousands(summary.lost), "accepted, but finished by no handler");
-  row("handlers started again", Thousands(summary.started_twice), "delivery is at least once, the outcome is recorded once");
+  row("handlers started again", Thousands(summary.started_twice),
+      "delivery is at least once, the outcome is recorded once");
   row("jobs/s", Thousands(std::llround(summary.jobs_per_second)),
       absl::StrFormat("over all, the wait for the dead leases included; %s without it",
                       Thousands(std::llround(summary.undisturbed_per_second))));
-  row("enqueue to start, p50", absl::StrFormat("%.1f ms", summary.start_latency_ms_p50), "with up to 1,000 jobs in flight");
+  row("enqueue to start, p50", absl::StrFormat("%.1f ms", summary.start_latency_ms_p50),
+      absl::StrFormat("from the Enqueue call to the handler, %d jobs in flight", kWindow));
   row("enqueue to start, p99", absl::StrFormat("%.1f ms", summary.start_latency_ms_p99), "");
   return text;
 }
 
 std::string ToJson(const Summary& summary) {
-  return absl::StrFormat(
-      R"({"enqueued": %d, "completed": %d, "recovered": %d, "lost": %d, "jobs_per_second": %.1f, )"
-      R"("start_latency_ms_p50": %.3f, "start_latency_ms_p99": %.3f})",
-      summary.enqueued, summary.completed, summary.recovered, summary.lost, summary.jobs_per_second,
-      summary.start_latency_ms_p50, summary.start_latency_ms_p99);
+  return absl::StrFormat(R"({"enqueued": %d, "completed": %d, "recovered": %d, "lost": %d, "jobs_per_second": %.1f, )"
+                         R"("start_latency_ms_p50": %.3f, "start_latency_ms_p99": %.3f})",
+                         summary.enqueued, summary.completed, summary.recovered, summary.lost, summary.jobs_per_second,
+                         summary.start_latency_ms_p50, summary.start_latency_ms_p99);
 }
 
 }  // namespace tenure::demo

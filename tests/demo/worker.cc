@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <iostream>
@@ -18,9 +17,6 @@ namespace {
 
 using client::JobContext;
 using client::Outcome;
-
-// Short, so that what a dead worker held comes back within seconds. 30 s, the default, suits real work better.
-constexpr auto kLease = std::chrono::seconds(2);
 
 void Tell(char what) {
   if (write(STDOUT_FILENO, &what, 1) == 1) return;
@@ -72,7 +68,7 @@ int RunWorker(const WorkerArguments& arguments) {
   options.queues = {{kQueue}};
   options.worker_id = arguments.name;
   options.slots = 32;
-  options.prefetch = 32;
+  options.prefetch = 48;
   options.lease = kLease;
   options.hooks.settled = [&](const client::SettledEvent& event) {
     if (!event.status.ok() || event.verb != "complete") return;

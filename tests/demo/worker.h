@@ -1,12 +1,15 @@
 // The demo's worker process: a WorkerPool on the demo's queue. Layer: tests. One call per process.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 namespace tenure::demo {
 
 inline constexpr char kQueue[] = "demo";
 inline constexpr char kKind[] = "demo.work";
+// Short, so that what a dead worker held comes back within seconds. 30 s, the default, suits real work better.
+inline constexpr auto kLease = std::chrono::seconds(2);
 
 // What a worker tells the demo on its stdout, one byte each; the records have the details.
 inline constexpr char kSlowStarted = 's';
