@@ -1,5 +1,6 @@
 #include "server/rpc/job_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,9 @@ namespace tenure::rpc {
 namespace {
 
 constexpr int kMaxBatch = 10'000;
+constexpr int32_t kMaxPageWithPayloads =
+    50;  // Bounds what the daemon holds at once: 100 MiB with 1 MiB payloads and results.
+constexpr size_t kMaxPageBytes = 3 << 20;  // Below the 4 MiB that gRPC clients take unless told otherwise.
 
 }  // namespace
 
@@ -77,16 +81,34 @@ void JobService::List(CallPtr<v1::ListRequest, v1::ListResponse> call) {
   absl::StatusOr<std::string> position = DecodePageToken(request.page_token(), request);
   if (!position.ok()) return call->Finish(position.status());
   filter->page_token = *std::move(position);
-  engine_.List(request.queue(), *std::move(filter), [this, call](absl::StatusOr<store::ListPage> page) {
-    if (!page.ok()) return call->Finish(page.status());
-    v1::ListResponse& response = call->response();
-    for (store::Job& job : page->jobs) {
-      std::string queue = engine_.QueueName(job.id.queue);
-      ToProto(std::move(job), std::move(queue), response.add_jobs());
-    }
-    response.set_next_page_token(EncodePageToken(page->next_page_token, call->request()));
-    call->Finish();
-  });
+  if (filter->include_payloads) filter->page_size = std::min(filter->page_size, kMaxPageWithPayloads);
+  ListPage(std::move(call), *std::move(filter));
+}
+
+void JobService::ListPage(CallPtr<v1::ListRequest, v1::ListResponse> call, store::ListFilter filter) {
+  std::string queue = call->request().queue();
+  store::ListFilter kept = filter;
+  engine_.List(std::move(queue), std::move(filter),
+               [this, call, kept = std::move(kept)](absl::StatusOr<store::ListPage> page) mutable {
+                 if (!page.ok()) return call->Finish(page.status());
+                 size_t bytes = 0;
+                 for (const store::Job& job : page->jobs) {
+                   bytes += job.payload.data.size() + (job.result ? job.result->data.size() : 0);
+                 }
+                 // A message over the caller's limit is lost as a whole, and its next page with it: read a shorter
+                 // page.
+                 if (bytes > kMaxPageBytes && page->jobs.size() > 1) {
+                   kept.page_size = std::max(1, static_cast<int32_t>(page->jobs.size()) / 2);
+                   return ListPage(std::move(call), std::move(kept));
+                 }
+                 v1::ListResponse& response = call->response();
+                 for (store::Job& job : page->jobs) {
+                   std::string name = engine_.QueueName(job.id.queue);
+                   ToProto(std::move(job), std::move(name), response.add_jobs());
+                 }
+                 response.set_next_page_token(EncodePageToken(page->next_page_token, call->request()));
+                 call->Finish();
+               });
 }
 
 void JobService::Cancel(CallPtr<v1::CancelRequest, v1::CancelResponse> call) {

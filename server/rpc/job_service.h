@@ -22,6 +22,9 @@ class JobService {
   void Retry(CallPtr<v1::RetryRequest, v1::RetryResponse> call);
 
  private:
+  // One page, or a shorter one if its payloads would outgrow a message.
+  void ListPage(CallPtr<v1::ListRequest, v1::ListResponse> call, store::ListFilter filter);
+
   engine::Engine& engine_;
   const Limits limits_;
 };

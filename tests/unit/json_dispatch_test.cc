@@ -328,6 +328,40 @@ TEST_F(JsonDispatch, ADrainNoticeIsGivenOnce) {
   EXPECT_EQ(again.body, "{}");
 }
 
+TEST_F(JsonDispatch, APageOfLargePayloadsIsShorter) {
+  std::vector<int> sizes;
+  engine_.list = [&](string queue, store::ListFilter filter, auto done) {
+    EXPECT_EQ(queue, "q");
+    sizes.push_back(filter.page_size);
+    store::ListPage page;
+    for (int i = 0; i < filter.page_size; ++i) {
+      store::Job& job = page.jobs.emplace_back();
+      job.id = {7, 1, i};
+      if (filter.include_payloads) job.payload = {string(400'000, 'x'), "text/plain"};
+    }
+    page.next_page_token = absl::StrCat("after ", filter.page_size);
+    done(std::move(page));
+  };
+  const JsonAnswer large =
+      Post("/tenure.v1.JobService/List", R"({"queue":"q","pageSize":1000,"includePayloads":true})");
+  EXPECT_EQ(sizes, (std::vector<int>{50, 25, 12, 6}));
+  EXPECT_LT(large.body.size(), 3u << 20);
+  EXPECT_EQ(Json(large.body).fields().at("jobs").list_value().values_size(), 6);
+  sizes.clear();
+  const JsonAnswer small = Post("/tenure.v1.JobService/List", R"({"queue":"q","pageSize":1000})");
+  EXPECT_EQ(sizes, (std::vector<int>{1000}));
+  // The token continues after the page that was sent.
+  sizes.clear();
+  engine_.list = [&](string, store::ListFilter filter, auto done) {
+    EXPECT_EQ(filter.page_token, "after 6");
+    done(store::ListPage());
+  };
+  const JsonAnswer next =
+      Post("/tenure.v1.JobService/List",
+           absl::StrCat(R"({"queue":"q","includePayloads":true,"pageToken":")", Field(large, "nextPageToken"), "\"}"));
+  EXPECT_EQ(next.body, "{}");
+}
+
 TEST_F(JsonDispatch, PagesGoOnWhereTheyEnded) {
   std::vector<string> afters;
   engine_.list_workers = [&](string after, int limit, auto done) {
