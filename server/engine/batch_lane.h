@@ -2,8 +2,9 @@
 //
 // Per queue one batch is under way at a time, and while it is the next one gathers; an idle lane starts at once, so
 // that no wait is added. Calls are served in the order in which they came; between queues the executor's order is the
-// fairness: a queue with more to do goes to the end of the line after each batch. A batch that ran into the statement's
-// deadline is run again in halves, and the lane grows back as batches succeed.
+// fairness: a queue with more to do goes to the end of the line after each batch. A batch of several calls that ran
+// into the statement's deadline, or that the database refused (one call's data may be at fault), is run again in
+// halves, so that no call suffers from another; the lane grows back as batches succeed.
 #pragma once
 
 #include <deque>
@@ -80,7 +81,7 @@ class BatchLane {
   struct Line {
     std::deque<Group> groups;
     bool running = false;
-    size_t limit = 0;  // Items a batch after a time-out; 0: as configured.
+    size_t limit = 0;  // Items a batch after a failure; 0: as configured.
   };
 
   void Run(int32_t queue) {
@@ -117,9 +118,11 @@ class BatchLane {
     metrics_.batch_items.Add({{"verb", verb_}}, ItemBuckets()).Observe(static_cast<double>(count));
     Outcomes outcomes = flush_(queue, items);
 
-    const bool timed_out = !outcomes.ok() && absl::IsDeadlineExceeded(outcomes.status());
-    if (timed_out && batch.size() > 1) {
-      // Nothing was written. Again, in smaller batches.
+    // Both mean that nothing was written.
+    const bool divisible =
+        !outcomes.ok() && (absl::IsDeadlineExceeded(outcomes.status()) || absl::IsInternal(outcomes.status()));
+    if (divisible && batch.size() > 1) {
+      // Again, in smaller batches.
       size_t at = 0;
       for (size_t i = 0; i < batch.size(); ++i) {
         batch[i].items.assign(std::make_move_iterator(items.begin() + static_cast<std::ptrdiff_t>(at)),
@@ -149,7 +152,7 @@ class BatchLane {
     {
       std::lock_guard<std::mutex> lock(mu_);
       auto line = lines_.find(queue);
-      if (!timed_out && line->second.limit > 0) {
+      if (!divisible && line->second.limit > 0) {
         line->second.limit *= 2;
         if (line->second.limit >= limits_.batch_items) line->second.limit = 0;
       }

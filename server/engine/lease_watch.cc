@@ -1,18 +1,25 @@
 #include "server/engine/lease_watch.h"
 
+#include <algorithm>
+
 namespace tenure::engine {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr auto kLongestPutOff = std::chrono::minutes(1);
 
 }  // namespace
 
 LeaseWatch::Tick LeaseWatch::TickOf(Clock::TimePoint time) { return time.time_since_epoch() / kTick; }
 
+LeaseWatch::Tick LeaseWatch::NextLook(Clock::TimePoint now, Clock::TimePoint ends) {
+  return TickOf(std::min<Clock::TimePoint>(ends, now + kLongestPutOff));
+}
+
 void LeaseWatch::Add(const store::LeaseRef& lease, Clock::TimePoint ends) {
   std::lock_guard<std::mutex> lock(mu_);
   leases_[lease.id] = {lease, ends};
-  wheel_[TickOf(ends)].emplace_back(lease.id, lease.number);
+  wheel_[NextLook(clock_.Now(), ends)].emplace_back(lease.id, lease.number);
 }
 
 void LeaseWatch::Extend(const store::LeaseRef& lease, Clock::TimePoint ends) {
@@ -46,7 +53,7 @@ std::map<int32_t, std::vector<store::LeaseRef>> LeaseWatch::TakeDue() {
       auto watched = leases_.find(id);
       if (watched == leases_.end() || watched->second.lease.number != number) continue;
       if (watched->second.ends > now) {
-        wheel_[TickOf(watched->second.ends)].emplace_back(id, number);
+        wheel_[NextLook(now, watched->second.ends)].emplace_back(id, number);
         continue;
       }
       due[watched->second.lease.queue].push_back(watched->second.lease);
@@ -54,6 +61,13 @@ std::map<int32_t, std::vector<store::LeaseRef>> LeaseWatch::TakeDue() {
     }
   }
   return due;
+}
+
+size_t LeaseWatch::entries() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  size_t entries = 0;
+  for (const auto& [unused, of_tick] : wheel_) entries += of_tick.size();
+  return entries;
 }
 
 size_t LeaseWatch::size() const {

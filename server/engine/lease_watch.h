@@ -1,9 +1,10 @@
 // The leases that this replica granted, watched to their ends. Layer: engine. Thread-safe.
 //
 // A lease is ended by the store, by PostgreSQL's clock; here is only known when to look. Ends are kept in ticks of 100
-// ms, and an extend moves the known end, not the entry: an entry that comes up early is put off. Settled leases are
-// forgotten, so that the watch is as large as what is held. What some other replica extended comes up, is found alive,
-// and is put off.
+// ms, and an extend moves the known end, not the entry: an entry that comes up early is put off, and every entry comes
+// up within a minute. Settled leases are forgotten and their entries dropped as they come up, so that the watch is
+// about as large as what is held, also where leases are long and jobs are short. What some other replica extended comes
+// up, is found alive, and is put off.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ class LeaseWatch {
   // Takes out what may have ended by now, by queue. Whoever takes puts back what still stands (Add).
   std::map<int32_t, std::vector<store::LeaseRef>> TakeDue();
   size_t size() const;
+  // Entries, those of settled leases that have not come up yet among them.
+  size_t entries() const;
 
  private:
   struct Watched {
@@ -39,6 +42,8 @@ class LeaseWatch {
   };
   using Tick = int64_t;
   static Tick TickOf(Clock::TimePoint time);
+  // When to look at a lease that ends then.
+  static Tick NextLook(Clock::TimePoint now, Clock::TimePoint ends);
 
   Clock& clock_;
   mutable std::mutex mu_;
