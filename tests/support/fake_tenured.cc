@@ -104,8 +104,8 @@ struct FakeTenured::State {
 
   // Waits in steps, since a synchronous server learns of a cancellation by asking.
   template <typename Predicate>
-  bool WaitUntil(std::unique_lock<std::mutex>& lock, grpc::ServerContext* context, std::chrono::steady_clock::time_point until,
-                 Predicate predicate) {
+  bool WaitUntil(std::unique_lock<std::mutex>& lock, grpc::ServerContext* context,
+                 std::chrono::steady_clock::time_point until, Predicate predicate) {
     while (!predicate()) {
       const auto now = std::chrono::steady_clock::now();
       if (stopping || context->IsCancelled() || now >= until) return false;
@@ -166,11 +166,12 @@ struct FakeTenured::State {
 
   // Applies `apply` to each item of a settle.
   template <typename Request, typename Response, typename Apply>
-  grpc::Status Settle(const std::string& method, grpc::ServerContext* context, const Request* request, Response* response,
-                      Apply apply) {
+  grpc::Status Settle(const std::string& method, grpc::ServerContext* context, const Request* request,
+                      Response* response, Apply apply) {
     return Serve(method, context, [&](std::unique_lock<std::mutex>&) {
       batches[method].push_back(request->items_size());
-      if (request->ByteSizeLong() >= max_bytes) return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "message too large");
+      if (request->ByteSizeLong() >= max_bytes)
+        return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "message too large");
       for (const auto& item : request->items()) {
         v1::SettleResult* result = response->add_results();
         v1::ItemError error;
@@ -197,7 +198,8 @@ class FakeTenured::State::Workers final : public v1::WorkerService::Service {
  public:
   explicit Workers(State& state) : state_(state) {}
 
-  grpc::Status Claim(grpc::ServerContext* context, const v1::ClaimRequest* request, v1::ClaimResponse* response) override {
+  grpc::Status Claim(grpc::ServerContext* context, const v1::ClaimRequest* request,
+                     v1::ClaimResponse* response) override {
     return state_.Serve("Claim", context, [&](std::unique_lock<std::mutex>& lock) {
       state_.claims.push_back(*request);
       const auto replay = state_.replays.find(request->request_id());
@@ -208,12 +210,14 @@ class FakeTenured::State::Workers final : public v1::WorkerService::Service {
       }
       const auto until = std::chrono::steady_clock::now() + FromProto(request->wait());
       state_.WaitUntil(lock, context, until, [&] { return Take(*request, response) > 0; });
-      if (response->jobs_size() > 0 && !request->request_id().empty()) state_.replays[request->request_id()] = *response;
+      if (response->jobs_size() > 0 && !request->request_id().empty())
+        state_.replays[request->request_id()] = *response;
       return grpc::Status::OK;
     });
   }
 
-  grpc::Status Extend(grpc::ServerContext* context, const v1::ExtendRequest* request, v1::ExtendResponse* response) override {
+  grpc::Status Extend(grpc::ServerContext* context, const v1::ExtendRequest* request,
+                      v1::ExtendResponse* response) override {
     return state_.Serve("Extend", context, [&](std::unique_lock<std::mutex>&) {
       state_.extends.push_back(*request);
       for (const auto& item : request->items()) {
@@ -244,16 +248,18 @@ class FakeTenured::State::Workers final : public v1::WorkerService::Service {
   }
 
   grpc::Status Fail(grpc::ServerContext* context, const v1::FailRequest* request, v1::FailResponse* response) override {
-    return state_.Settle("Fail", context, request, response, [](Entry& entry, const v1::FailItem& item, v1::SettleResult* result) {
-      entry.job.error = item.error().message();
-      entry.job.non_retryable = item.non_retryable();
-      entry.job.delay = FromProto(item.retry_after());
-      entry.job.ended = item.non_retryable();
-      result->set_state(item.non_retryable() ? v1::JOB_STATE_DISCARDED : v1::JOB_STATE_SCHEDULED);
-    });
+    return state_.Settle("Fail", context, request, response,
+                         [](Entry& entry, const v1::FailItem& item, v1::SettleResult* result) {
+                           entry.job.error = item.error().message();
+                           entry.job.non_retryable = item.non_retryable();
+                           entry.job.delay = FromProto(item.retry_after());
+                           entry.job.ended = item.non_retryable();
+                           result->set_state(item.non_retryable() ? v1::JOB_STATE_DISCARDED : v1::JOB_STATE_SCHEDULED);
+                         });
   }
 
-  grpc::Status Release(grpc::ServerContext* context, const v1::ReleaseRequest* request, v1::ReleaseResponse* response) override {
+  grpc::Status Release(grpc::ServerContext* context, const v1::ReleaseRequest* request,
+                       v1::ReleaseResponse* response) override {
     return state_.Settle("Release", context, request, response,
                          [](Entry& entry, const v1::ReleaseItem& item, v1::SettleResult* result) {
                            entry.job.delay = FromProto(item.delay());
@@ -261,7 +267,8 @@ class FakeTenured::State::Workers final : public v1::WorkerService::Service {
                          });
   }
 
-  grpc::Status Snooze(grpc::ServerContext* context, const v1::SnoozeRequest* request, v1::SnoozeResponse* response) override {
+  grpc::Status Snooze(grpc::ServerContext* context, const v1::SnoozeRequest* request,
+                      v1::SnoozeResponse* response) override {
     return state_.Settle("Snooze", context, request, response,
                          [](Entry& entry, const v1::SnoozeItem& item, v1::SettleResult* result) {
                            entry.job.delay = FromProto(item.delay());
@@ -325,7 +332,8 @@ class FakeTenured::State::Jobs final : public v1::JobService::Service {
  public:
   explicit Jobs(State& state) : state_(state) {}
 
-  grpc::Status Enqueue(grpc::ServerContext* context, const v1::EnqueueRequest* request, v1::EnqueueResponse* response) override {
+  grpc::Status Enqueue(grpc::ServerContext* context, const v1::EnqueueRequest* request,
+                       v1::EnqueueResponse* response) override {
     return state_.Serve("Enqueue", context, [&](std::unique_lock<std::mutex>&) {
       state_.batches["Enqueue"].push_back(request->jobs_size());
       for (const auto& spec : request->jobs()) {
@@ -388,7 +396,8 @@ class FakeTenured::State::Jobs final : public v1::JobService::Service {
     });
   }
 
-  grpc::Status Retry(grpc::ServerContext* context, const v1::RetryRequest* request, v1::RetryResponse* response) override {
+  grpc::Status Retry(grpc::ServerContext* context, const v1::RetryRequest* request,
+                     v1::RetryResponse* response) override {
     return state_.Serve("Retry", context, [&](std::unique_lock<std::mutex>&) {
       for (const auto& id : request->ids()) {
         response->add_results()->set_id(id);
@@ -429,7 +438,8 @@ FakeTenured::~FakeTenured() {
 std::shared_ptr<grpc::ChannelInterface> FakeTenured::channel() { return state_->server->InProcessChannel({}); }
 std::shared_ptr<grpc::ChannelInterface> FakeTenured::second_channel() { return state_->second->InProcessChannel({}); }
 
-std::string FakeTenured::Add(const std::string& kind, const std::string& payload, int priority, const std::string& tenant) {
+std::string FakeTenured::Add(const std::string& kind, const std::string& payload, int priority,
+                             const std::string& tenant) {
   std::lock_guard lock(state_->mutex);
   const std::string id = "job-" + std::to_string(1'000'000 + state_->next_id++);
   Entry& entry = state_->jobs[id];
@@ -450,7 +460,8 @@ void FakeTenured::SetLease(nanoseconds lease) {
   state_->lease = lease;
 }
 
-void FakeTenured::FailNext(const std::string& method, int code, const std::string& reason, int times, nanoseconds retry_delay) {
+void FakeTenured::FailNext(const std::string& method, int code, const std::string& reason, int times,
+                           nanoseconds retry_delay) {
   std::lock_guard lock(state_->mutex);
   for (int i = 0; i < times; ++i) state_->failures[method].push_back({code, reason, retry_delay});
 }
@@ -471,7 +482,8 @@ void FakeTenured::LetGo(const std::string& method) {
   state_->changed.notify_all();
 }
 
-void FakeTenured::RefuseItem(const std::string& method, const std::string& job_id, int code, const std::string& reason, int times) {
+void FakeTenured::RefuseItem(const std::string& method, const std::string& job_id, int code, const std::string& reason,
+                             int times) {
   std::lock_guard lock(state_->mutex);
   state_->refusals[{method, job_id}] = {code, reason, times};
 }

@@ -1,6 +1,6 @@
-// FakeTenured: tenure.v1.WorkerService and JobService in memory, in this process, for tests of the client library. It keeps leases as
-// the daemon does (one token, replayed claims and settles) and misbehaves on request. Not a model of the daemon's scheduling.
-// Thread-safe. Waiting is done on conditions; Await fails after 20 s.
+// FakeTenured: tenure.v1.WorkerService and JobService in memory, in this process, for tests of the client library. It
+// keeps leases as the daemon does (one token, replayed claims and settles) and misbehaves on request. Not a model of
+// the daemon's scheduling. Thread-safe. Waiting is done on conditions; Await fails after 20 s.
 #pragma once
 
 #include <chrono>
@@ -23,14 +23,14 @@ namespace tenure::testing {
 struct FakeJob {
   std::string id;
   bool leased = false;
-  bool ended = false;                 // Completed, discarded or cancelled.
+  bool ended = false;  // Completed, discarded or cancelled.
   bool cancelled = false;
   int claims = 0;
-  int extends = 0;                    // Successful ones, over all its leases.
-  std::vector<std::string> settles;   // Accepted verbs, in order.
-  std::string error;                  // Of the last Fail.
+  int extends = 0;                   // Successful ones, over all its leases.
+  std::vector<std::string> settles;  // Accepted verbs, in order.
+  std::string error;                 // Of the last Fail.
   bool non_retryable = false;
-  std::chrono::nanoseconds delay{};   // Of the last Release, Snooze or retry_after.
+  std::chrono::nanoseconds delay{};  // Of the last Release, Snooze or retry_after.
   std::string result;
   std::vector<std::string> follow_up_kinds;
   std::vector<std::string> progress;  // Messages, in order.
@@ -46,7 +46,8 @@ class FakeTenured {
   std::shared_ptr<grpc::ChannelInterface> second_channel();
 
   // Makes a ready job; returns its id.
-  std::string Add(const std::string& kind, const std::string& payload = {}, int priority = 0, const std::string& tenant = {});
+  std::string Add(const std::string& kind, const std::string& payload = {}, int priority = 0,
+                  const std::string& tenant = {});
   // Leases last so long, whatever the client asks for.
   void SetLease(std::chrono::nanoseconds lease);
   // The next `times` calls of `method` ("Claim") fail before they do anything.
@@ -58,7 +59,8 @@ class FakeTenured {
   void Hold(const std::string& method);
   void LetGo(const std::string& method);
   // The next `times` items of `method` for the job are refused so.
-  void RefuseItem(const std::string& method, const std::string& job_id, int code, const std::string& reason, int times = 1);
+  void RefuseItem(const std::string& method, const std::string& job_id, int code, const std::string& reason,
+                  int times = 1);
   // Calls with this many bytes of items or more fail with RESOURCE_EXHAUSTED, as the transport's limit does.
   void SetMaxBytes(size_t bytes);
   // Ends a job; `notify` says whether AwaitNotices tells.

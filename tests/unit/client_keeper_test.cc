@@ -1,4 +1,5 @@
-// The lease keeper: extends in the background, notices what is lost, run out or cancelled. Against a fake daemon with short leases.
+// The lease keeper: extends in the background, notices what is lost, run out or cancelled. Against a fake daemon with
+// short leases.
 #include <gtest/gtest.h>
 
 #include <atomic>

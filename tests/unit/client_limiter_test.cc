@@ -149,7 +149,7 @@ TEST(ClaimSize, IsWhatIsFree) {
 
 TEST(ClaimSize, PrefetchIsFilledUpHalfByHalf) {
   const SlotLimits limits{.slots = 4};
-  EXPECT_EQ(Size(limits, 100, Load(4, 90)).max_jobs, 0);   // Too little room to be worth a call.
+  EXPECT_EQ(Size(limits, 100, Load(4, 90)).max_jobs, 0);  // Too little room to be worth a call.
   EXPECT_EQ(Size(limits, 100, Load(4, 50)).max_jobs, 50);
   EXPECT_EQ(Size(limits, 100, Load(3, 0)).max_jobs, 101);  // A slot is idle.
 }

@@ -43,13 +43,15 @@ TEST_F(PoolShutdown, AnIdlePoolEndsAtOnceAndLeavesNoLease) {
   ASSERT_TRUE(daemon_.Await([&] { return daemon_.inside("Claim") == 1; }));
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(running.Stop().ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(3));
   EXPECT_EQ(daemon_.leased(), 0);
-  // The poll that was ended is collected, by a claim that takes nothing of its own.
+  // The poll that was ended is collected, by claims that take nothing of their own.
   const auto claims = daemon_.claims();
-  ASSERT_EQ(claims.size(), 2u);
-  EXPECT_EQ(claims[1].request_id(), claims[0].request_id());
-  EXPECT_EQ(claims[1].reservations(0).min_priority(), 100);
+  ASSERT_EQ(claims.size(), 3u);
+  for (size_t i : {1, 2}) {
+    EXPECT_EQ(claims[i].request_id(), claims[0].request_id());
+    EXPECT_EQ(claims[i].reservations(0).min_priority(), 100);
+  }
 }
 
 TEST_F(PoolShutdown, WhatTheEndedPollBroughtIsCollectedAndGivenBack) {
@@ -58,7 +60,10 @@ TEST_F(PoolShutdown, WhatTheEndedPollBroughtIsCollectedAndGivenBack) {
   daemon_.LoseReplies("Claim", 1);
   WorkerPool pool(client_, options_);
   std::atomic<int> runs{0};
-  pool.Handle("k", [&](JobContext&) -> Outcome { ++runs; return {}; });
+  pool.Handle("k", [&](JobContext&) -> Outcome {
+    ++runs;
+    return {};
+  });
   RunningPool running(pool);
   ASSERT_TRUE(daemon_.Await([&] { return daemon_.calls("Claim") >= 1; }));
   EXPECT_TRUE(running.Stop().ok());
@@ -275,8 +280,8 @@ TEST_F(PoolShutdown, ASecondSignalEndsTheProcessAtOnce) {
     daemon_.Add("k");
     WorkerPool pool(client_, options_);
     pool.Handle("k", [&](JobContext& job) -> Outcome {
-      // The first: the pool stops claiming and waits for this handler. Signals of a kind that are pending merge, so the second
-      // must wait until the first was seen: the parked poll is collected then.
+      // The first: the pool stops claiming and waits for this handler. Signals of a kind that are pending merge, so the
+      // second must wait until the first was seen: the parked poll is collected then.
       daemon_.Await([&] { return daemon_.inside("Claim") == 1; });
       const size_t claims = daemon_.claims().size();
       kill(getpid(), SIGINT);

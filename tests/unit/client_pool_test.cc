@@ -31,7 +31,8 @@ class Pool : public ::testing::Test {
   void WorkAll(WorkerPool& pool, const std::vector<std::string>& ids) {
     RunningPool running(pool);
     ASSERT_TRUE(daemon_.Await([&] {
-      return std::all_of(ids.begin(), ids.end(), [&](const std::string& id) { return !daemon_.job(id).settles.empty(); });
+      return std::all_of(ids.begin(), ids.end(),
+                         [&](const std::string& id) { return !daemon_.job(id).settles.empty(); });
     }));
     EXPECT_TRUE(running.Stop().ok());
   }
@@ -47,7 +48,8 @@ class Pool : public ::testing::Test {
 
 TEST_F(Pool, EachOutcomeSettlesInItsWay) {
   std::map<std::string, std::string> ids;
-  for (const char* kind : {"complete", "fail", "retry", "snooze", "discard", "throw-std", "throw-int", "throw-discard", "throw-snooze"}) {
+  for (const char* kind :
+       {"complete", "fail", "retry", "snooze", "discard", "throw-std", "throw-int", "throw-discard", "throw-snooze"}) {
     ids[kind] = daemon_.Add(kind, "payload");
   }
   WorkerPool pool(client_, options_);
@@ -162,7 +164,7 @@ TEST_F(Pool, FreeSlotsDriveClaimsAndBoundThem) {
   for (int i = 0; i < 10; ++i) ids.push_back(daemon_.Add("k"));
   RunningPool running(pool);
   ASSERT_TRUE(daemon_.Await([&] { return inside == 3; }));
-  EXPECT_EQ(daemon_.leased(), 3);        // No more than there are slots.
+  EXPECT_EQ(daemon_.leased(), 3);         // No more than there are slots.
   EXPECT_EQ(daemon_.inside("Claim"), 0);  // And no poll without a free slot.
   EXPECT_EQ(daemon_.claims().at(0).max_jobs(), 3);
   go = true;
@@ -197,7 +199,10 @@ TEST_F(Pool, ALostClaimReplyIsReplayedAndNothingStaysLeased) {
   options_.slots = 5;
   WorkerPool pool(client_, options_);
   std::atomic<int> runs{0};
-  pool.Handle("k", [&](JobContext&) -> Outcome { ++runs; return {}; });
+  pool.Handle("k", [&](JobContext&) -> Outcome {
+    ++runs;
+    return {};
+  });
   RunningPool running(pool);
   ASSERT_TRUE(daemon_.Await([&] { return pool.Stats().completed == 5; }));
   EXPECT_TRUE(running.Stop().ok());

@@ -1,7 +1,7 @@
-// The C++ client's calls: which are repeated and which never, errors and their facts, batches, lists, waiting. Against a fake daemon.
+// The C++ client's calls: which are repeated and which never, errors and their facts, batches, lists, waiting. Against
+// a fake daemon.
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <chrono>
@@ -50,12 +50,14 @@ TEST(RetryPolicy, EveryRpcOfTheApiHasAVerdict) {
   }
   // Named so that the linker keeps the descriptors of each file.
   const google::protobuf::FileDescriptor* files[] = {
-      v1::JobSpec::descriptor()->file(), v1::EnqueueRequest::descriptor()->file(), v1::ClaimRequest::descriptor()->file(),
-      v1::CreateQueueRequest::descriptor()->file(), v1::ListServersRequest::descriptor()->file()};
+      v1::JobSpec::descriptor()->file(), v1::EnqueueRequest::descriptor()->file(),
+      v1::ClaimRequest::descriptor()->file(), v1::CreateQueueRequest::descriptor()->file(),
+      v1::ListServersRequest::descriptor()->file()};
   std::set<std::string> declared;
   for (const auto* file : files) {
     for (int s = 0; s < file->service_count(); ++s) {
-      for (int m = 0; m < file->service(s)->method_count(); ++m) declared.insert(file->service(s)->method(m)->full_name());
+      for (int m = 0; m < file->service(s)->method_count(); ++m)
+        declared.insert(file->service(s)->method(m)->full_name());
     }
   }
   EXPECT_GE(declared.size(), 22u);
@@ -63,7 +65,9 @@ TEST(RetryPolicy, EveryRpcOfTheApiHasAVerdict) {
   for (const std::string& method : listed) EXPECT_TRUE(declared.contains(method)) << method << " is no RPC any more";
 }
 
-TEST(RetryPolicy, AnUnknownRpcIsNeverRepeated) { EXPECT_EQ(internal::VerdictOf("tenure.v1.JobService.New"), Verdict::kNever); }
+TEST(RetryPolicy, AnUnknownRpcIsNeverRepeated) {
+  EXPECT_EQ(internal::VerdictOf("tenure.v1.JobService.New"), Verdict::kNever);
+}
 
 TEST(RetryPolicy, OnlyAFullyKeyedRequestHasItsKey) {
   v1::EnqueueRequest enqueue;
@@ -81,7 +85,8 @@ TEST(RetryPolicy, BackoffGrowsIsCappedAndObeysTheDaemon) {
   const RetryOptions options{.initial_backoff = milliseconds(100), .max_backoff = seconds(5), .multiplier = 2};
   for (int failures : {1, 2, 3, 6, 64, 1000, 2'000'000'000}) {
     const Duration wait = internal::BackoffAfter(failures, absl::UnavailableError(""), options);
-    const Duration full = failures > 6 ? Duration(seconds(5)) : std::min<Duration>(milliseconds(100) * (1 << (failures - 1)), seconds(5));
+    const Duration full =
+        failures > 6 ? Duration(seconds(5)) : std::min<Duration>(milliseconds(100) * (1 << (failures - 1)), seconds(5));
     EXPECT_LE(wait, full) << failures;
     EXPECT_GE(wait, full / 2) << failures;
   }
@@ -244,8 +249,8 @@ TEST_F(ClientCalls, AReplicaThatIsAwayOrDrainsIsAvoided) {
 
 TEST_F(ClientCalls, OneBadItemDoesNotSpoilTheBatch) {
   std::vector<JobSpec> specs(1000, JobSpec{.queue = "q", .kind = "k"});
-  specs[3].queue = "refused";            // By the daemon.
-  specs[5].tenant = "\xff not text";     // Here: it would make the daemon refuse the whole message.
+  specs[3].queue = "refused";         // By the daemon.
+  specs[5].tenant = "\xff not text";  // Here: it would make the daemon refuse the whole message.
   specs[7].headers["a"] = std::string("nul\0byte", 8);
   const auto results = client_.EnqueueBatch(specs);
   ASSERT_EQ(results.size(), 1000u);
@@ -327,7 +332,9 @@ TEST_F(ClientCalls, ErrorsCarryTheDaemonsFacts) {
 }
 
 TEST(ClientConnect, BadOptionsAreNamed) {
-  const auto field = [](ClientOptions options) { return ErrorMetadata(Client::Connect(std::move(options)).status())["field"]; };
+  const auto field = [](ClientOptions options) {
+    return ErrorMetadata(Client::Connect(std::move(options)).status())["field"];
+  };
   ClientOptions options;
   options.targets = {};
   EXPECT_EQ(field(options), "targets");
@@ -361,7 +368,9 @@ TEST(Utf8, CleansWhatIsNotTextAndCutsAtACharacter) {
     EXPECT_TRUE(IsCleanUtf8(CleanUtf8(bad, 100)));
   }
   EXPECT_FALSE(IsCleanUtf8(std::string("\0", 1)));
-  EXPECT_EQ(CleanUtf8(std::string("a\0b", 3), 100), "a\xEF\xBF\xBD" "b");
+  EXPECT_EQ(CleanUtf8(std::string("a\0b", 3), 100),
+            "a\xEF\xBF\xBD"
+            "b");
   EXPECT_EQ(CleanUtf8("aé", 2), "a");
   EXPECT_EQ(CleanUtf8("aé", 3), "aé");
 }

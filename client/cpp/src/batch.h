@@ -1,5 +1,6 @@
-// How a batch travels: items are converted one by one (those that do not pass are refused here), packed into messages within the
-// daemon's limits, and the answers put back in the order of the items. Layer: client. Thread-safe: function templates.
+// How a batch travels: items are converted one by one (those that do not pass are refused here), packed into messages
+// within the daemon's limits, and the answers put back in the order of the items. Layer: client. Thread-safe: function
+// templates.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +23,14 @@ absl::Status WrongCount(int asked, int answered);
 // convert(index, request) adds item `index` to the request or says why not; size(request) is the number of items in it;
 // take(result, sent) makes the public result of one answer that has no error.
 template <typename Result, typename Request, typename Response, typename Convert, typename Size, typename Take>
-std::vector<absl::StatusOr<Result>> CallInBatches(Connection& connection, size_t count, CallBounds bounds, Convert convert,
-                                                  Size size, Take take) {
+std::vector<absl::StatusOr<Result>> CallInBatches(Connection& connection, size_t count, CallBounds bounds,
+                                                  Convert convert, Size size, Take take) {
   std::vector<absl::StatusOr<Result>> results(count, absl::StatusOr<Result>(absl::UnknownError("not sent")));
   std::vector<size_t> carried;
   Request request;
   size_t bytes = 0;
-  const SteadyTime deadline = std::chrono::steady_clock::now() + std::min<Duration>(bounds.timeout, std::chrono::hours(8760));
+  const SteadyTime deadline =
+      std::chrono::steady_clock::now() + std::min<Duration>(bounds.timeout, std::chrono::hours(8760));
   SteadyTime sent;
   bounds.sent = &sent;
   const auto flush = [&] {

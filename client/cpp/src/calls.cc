@@ -48,7 +48,8 @@ absl::Status Repeat(Connection& connection, Verdict verdict, const Request& requ
   for (int failures = 0;;) {
     if (bounds.stop.stop_requested()) return absl::CancelledError("the caller's stop_token was triggered");
     const SteadyTime now = Clock::now();
-    // A replica that hangs must not eat the whole timeout while another could answer: the first two attempts get a third of it.
+    // A replica that hangs must not eat the whole timeout while another could answer: the first two attempts get a
+    // third of it.
     const Duration remaining = deadline - now;
     const bool cut = repeatable && !bounds.long_poll && failures < 2;
     Endpoint& endpoint = connection.Pick();
@@ -87,9 +88,9 @@ struct AsyncCallState : AsyncCall {
   Done<Request, Response> done;
 };
 
-// gRPC shares its callback threads among all channels and ends them with the last one; 1.51 crashes at times when they are then
-// made anew (an assertion on the queue's reference count). One channel that never goes away keeps them: it has made a single
-// call, which was cancelled before it was sent, and never connects.
+// gRPC shares its callback threads among all channels and ends them with the last one; 1.51 crashes at times when they
+// are then made anew (an assertion on the queue's reference count). One channel that never goes away keeps them: it has
+// made a single call, which was cancelled before it was sent, and never connects.
 void KeepCallbackThreads() {
   struct Anchor {
     Endpoint endpoint{grpc::CreateChannel("ipv4:127.0.0.1:1", grpc::InsecureChannelCredentials())};
@@ -100,7 +101,8 @@ void KeepCallbackThreads() {
   static Anchor* const anchor = [] {
     auto* made = new Anchor;
     made->context.TryCancel();
-    made->endpoint.admin.async()->ListServers(&made->context, &made->request, &made->response, [](const grpc::Status&) {});
+    made->endpoint.admin.async()->ListServers(&made->context, &made->request, &made->response,
+                                              [](const grpc::Status&) {});
     return made;
   }();
   static_cast<void>(anchor);
@@ -116,8 +118,8 @@ void ObserveAnswer(Connection& connection, Endpoint& endpoint, const v1::AwaitNo
 }
 
 template <typename Request, typename Response, typename Send>
-std::shared_ptr<AsyncCall> Begin(Connection& connection, Request request, Duration timeout, Done<Request, Response> done,
-                                 Send send) {
+std::shared_ptr<AsyncCall> Begin(Connection& connection, Request request, Duration timeout,
+                                 Done<Request, Response> done, Send send) {
   KeepCallbackThreads();
   auto call = std::make_shared<AsyncCallState<Request, Response>>();
   call->request = std::move(request);
@@ -147,24 +149,24 @@ CallBounds BoundsOf(const Connection& connection, const CallOptions& options, Du
 
 const ClientOptions& OptionsOf(const Connection& connection) { return connection.options(); }
 
-#define TENURE_DEFINE_CALL(service, stub, method)                                                                      \
-  absl::Status Call(Connection& connection, const v1::method##Request& request, v1::method##Response* response,       \
-                    const CallBounds& bounds) {                                                                        \
-    static const Verdict verdict = VerdictOf("tenure.v1." #service "." #method);                                       \
-    return Repeat(connection, verdict, request, response, bounds,                                                      \
-                  [](Endpoint& endpoint, grpc::ClientContext& context, const v1::method##Request& in,                  \
-                     v1::method##Response* out) { return endpoint.stub.method(&context, in, out); });                  \
+#define TENURE_DEFINE_CALL(service, stub, method)                                                               \
+  absl::Status Call(Connection& connection, const v1::method##Request& request, v1::method##Response* response, \
+                    const CallBounds& bounds) {                                                                 \
+    static const Verdict verdict = VerdictOf("tenure.v1." #service "." #method);                                \
+    return Repeat(connection, verdict, request, response, bounds,                                               \
+                  [](Endpoint& endpoint, grpc::ClientContext& context, const v1::method##Request& in,           \
+                     v1::method##Response* out) { return endpoint.stub.method(&context, in, out); });           \
   }
 TENURE_CLIENT_RPCS(TENURE_DEFINE_CALL)
 #undef TENURE_DEFINE_CALL
 
-#define TENURE_DEFINE_START(method)                                                                                    \
-  std::shared_ptr<AsyncCall> Start(Connection& connection, v1::method##Request request, Duration timeout,              \
-                                   Done<v1::method##Request, v1::method##Response> done) {                             \
-    return Begin<v1::method##Request, v1::method##Response>(                                                           \
+#define TENURE_DEFINE_START(method)                                                                                   \
+  std::shared_ptr<AsyncCall> Start(Connection& connection, v1::method##Request request, Duration timeout,             \
+                                   Done<v1::method##Request, v1::method##Response> done) {                            \
+    return Begin<v1::method##Request, v1::method##Response>(                                                          \
         connection, std::move(request), timeout, std::move(done), [](Endpoint& endpoint, auto& call, auto finished) { \
-          endpoint.workers.async()->method(&call.context, &call.request, &call.response, std::move(finished));         \
-        });                                                                                                            \
+          endpoint.workers.async()->method(&call.context, &call.request, &call.response, std::move(finished));        \
+        });                                                                                                           \
   }
 TENURE_CLIENT_ASYNC_RPCS(TENURE_DEFINE_START)
 #undef TENURE_DEFINE_START

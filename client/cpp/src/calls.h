@@ -1,5 +1,6 @@
-// The API's calls, without gRPC in sight: blocking ones that repeat themselves by the retry policy, and asynchronous ones, sent once,
-// for the loops that keep state over a failure (claims, settles, extends, notices). Layer: client. Thread-safe.
+// The API's calls, without gRPC in sight: blocking ones that repeat themselves by the retry policy, and asynchronous
+// ones, sent once, for the loops that keep state over a failure (claims, settles, extends, notices). Layer: client.
+// Thread-safe.
 #pragma once
 
 #include <functional>
@@ -43,9 +44,9 @@ class Connection;
 
 // How a blocking call is bounded.
 struct CallBounds {
-  Duration timeout;         // All attempts and pauses together.
+  Duration timeout;  // All attempts and pauses together.
   std::stop_token stop;
-  bool long_poll = false;   // The daemon may rightly take most of the timeout: no attempt is cut short.
+  bool long_poll = false;      // The daemon may rightly take most of the timeout: no attempt is cut short.
   SteadyTime* sent = nullptr;  // Set to when the attempt that was answered was sent.
 };
 
@@ -53,7 +54,7 @@ struct CallBounds {
 CallBounds BoundsOf(const Connection& connection, const CallOptions& options, Duration wait = Duration::zero());
 
 // Call(connection, request, response, bounds): blocks; repeats by the verdict on the RPC.
-#define TENURE_DECLARE_CALL(service, stub, method)                                                  \
+#define TENURE_DECLARE_CALL(service, stub, method)                                                              \
   absl::Status Call(Connection& connection, const v1::method##Request& request, v1::method##Response* response, \
                     const CallBounds& bounds);
 TENURE_CLIENT_RPCS(TENURE_DECLARE_CALL)

@@ -41,7 +41,8 @@ Client Client::FromChannels(std::vector<std::shared_ptr<grpc::ChannelInterface>>
 std::string NewWorkerId() {
   std::array<char, 129> host{};
   const bool known = gethostname(host.data(), host.size() - 1) == 0 && host[0] != '\0';
-  return (known ? internal::CleanUtf8(host.data(), 128) : "unknown-host") + "-" + std::to_string(getpid()) + "-" + RandomHex(1);
+  return (known ? internal::CleanUtf8(host.data(), 128) : "unknown-host") + "-" + std::to_string(getpid()) + "-" +
+         RandomHex(1);
 }
 
 std::string NewRequestId() { return RandomHex(4); }
@@ -73,8 +74,8 @@ std::string_view ToString(JobState state) {
 }
 
 absl::Status internal::WrongCount(int asked, int answered) {
-  return absl::InternalError("the daemon answered " + std::to_string(answered) + " results for " + std::to_string(asked) +
-                             " items");
+  return absl::InternalError("the daemon answered " + std::to_string(answered) + " results for " +
+                             std::to_string(asked) + " items");
 }
 
 }  // namespace tenure::client

@@ -23,7 +23,8 @@ absl::StatusOr<Enqueued> Client::Enqueue(const JobSpec& spec, const CallOptions&
   return internal::Only(EnqueueBatch({spec}, options));
 }
 
-std::vector<absl::StatusOr<Enqueued>> Client::EnqueueBatch(const std::vector<JobSpec>& specs, const CallOptions& options) {
+std::vector<absl::StatusOr<Enqueued>> Client::EnqueueBatch(const std::vector<JobSpec>& specs,
+                                                           const CallOptions& options) {
   const bool generate = internal::OptionsOf(*connection_).generate_idempotency_keys;
   return internal::CallInBatches<Enqueued, v1::EnqueueRequest, v1::EnqueueResponse>(
       *connection_, specs.size(), internal::BoundsOf(*connection_, options),
@@ -148,8 +149,8 @@ absl::StatusOr<std::string> Client::Retry(std::string_view id, const CallOptions
   return internal::Only(RetryBatch({std::string(id)}, {}, options));
 }
 
-std::vector<absl::StatusOr<std::string>> Client::RetryBatch(const std::vector<std::string>& ids, std::string_view request_id,
-                                                            const CallOptions& options) {
+std::vector<absl::StatusOr<std::string>> Client::RetryBatch(const std::vector<std::string>& ids,
+                                                            std::string_view request_id, const CallOptions& options) {
   // The daemon takes 1,000 ids a call and one request id for each call.
   constexpr size_t kMaxIds = 1000;
   std::vector<absl::StatusOr<std::string>> results;

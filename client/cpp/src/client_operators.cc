@@ -97,18 +97,21 @@ absl::StatusOr<WorkerPage> Client::ListWorkers(int page_size, std::string_view p
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& options) {
   v1::GetServerInfoResponse response;
-  absl::Status status = Call(*connection_, v1::GetServerInfoRequest(), &response, internal::BoundsOf(*connection_, options));
+  absl::Status status =
+      Call(*connection_, v1::GetServerInfoRequest(), &response, internal::BoundsOf(*connection_, options));
   if (!status.ok()) return status;
   ServerInfo info{internal::TakeServer(response.server()), response.postgres_version(), response.schema_version(), {}};
   for (const auto& finding : response.findings()) {
-    info.findings.push_back({finding.check(), static_cast<Severity>(finding.severity()), finding.message(), finding.advice()});
+    info.findings.push_back(
+        {finding.check(), static_cast<Severity>(finding.severity()), finding.message(), finding.advice()});
   }
   return info;
 }
 
 absl::StatusOr<std::vector<Server>> Client::ListServers(const CallOptions& options) {
   v1::ListServersResponse response;
-  absl::Status status = Call(*connection_, v1::ListServersRequest(), &response, internal::BoundsOf(*connection_, options));
+  absl::Status status =
+      Call(*connection_, v1::ListServersRequest(), &response, internal::BoundsOf(*connection_, options));
   if (!status.ok()) return status;
   std::vector<Server> servers;
   for (const auto& server : response.servers()) servers.push_back(internal::TakeServer(server));

@@ -39,10 +39,10 @@ absl::StatusOr<ClaimResult> Client::Claim(const ClaimOptions& claim, const CallO
   return result;
 }
 
-std::vector<absl::StatusOr<ClaimedJob>> Client::ClaimNamed(const std::vector<std::string>& job_ids, const ClaimOptions& claim,
-                                                           const CallOptions& options) {
-  std::vector<absl::StatusOr<ClaimedJob>> results(job_ids.size(),
-                                                  absl::StatusOr<ClaimedJob>(absl::UnknownError("the daemon's answer left this job out")));
+std::vector<absl::StatusOr<ClaimedJob>> Client::ClaimNamed(const std::vector<std::string>& job_ids,
+                                                           const ClaimOptions& claim, const CallOptions& options) {
+  std::vector<absl::StatusOr<ClaimedJob>> results(
+      job_ids.size(), absl::StatusOr<ClaimedJob>(absl::UnknownError("the daemon's answer left this job out")));
   const auto all = [&](const absl::Status& status) {
     for (auto& result : results) result = status;
     return results;
@@ -85,7 +85,8 @@ absl::StatusOr<Extended> Client::Extend(const ExtendItem& item, const CallOption
   return internal::Only(ExtendBatch({item}, options));
 }
 
-std::vector<absl::StatusOr<Extended>> Client::ExtendBatch(const std::vector<ExtendItem>& items, const CallOptions& options) {
+std::vector<absl::StatusOr<Extended>> Client::ExtendBatch(const std::vector<ExtendItem>& items,
+                                                          const CallOptions& options) {
   return internal::CallInBatches<Extended, v1::ExtendRequest, v1::ExtendResponse>(
       *connection_, items.size(), internal::BoundsOf(*connection_, options),
       [&](size_t i, v1::ExtendRequest* request) { return internal::ToProto(items[i], request->add_items()); },
@@ -102,7 +103,8 @@ std::vector<absl::StatusOr<Extended>> Client::ExtendBatch(const std::vector<Exte
 absl::StatusOr<Settled> Client::Complete(const CompleteItem& item, const CallOptions& options) {
   return internal::Only(CompleteBatch({item}, options));
 }
-std::vector<absl::StatusOr<Settled>> Client::CompleteBatch(const std::vector<CompleteItem>& items, const CallOptions& options) {
+std::vector<absl::StatusOr<Settled>> Client::CompleteBatch(const std::vector<CompleteItem>& items,
+                                                           const CallOptions& options) {
   return Settle<v1::CompleteRequest, v1::CompleteResponse>(*connection_, items, options);
 }
 
@@ -116,14 +118,16 @@ std::vector<absl::StatusOr<Settled>> Client::FailBatch(const std::vector<FailIte
 absl::StatusOr<Settled> Client::Release(const ReleaseItem& item, const CallOptions& options) {
   return internal::Only(ReleaseBatch({item}, options));
 }
-std::vector<absl::StatusOr<Settled>> Client::ReleaseBatch(const std::vector<ReleaseItem>& items, const CallOptions& options) {
+std::vector<absl::StatusOr<Settled>> Client::ReleaseBatch(const std::vector<ReleaseItem>& items,
+                                                          const CallOptions& options) {
   return Settle<v1::ReleaseRequest, v1::ReleaseResponse>(*connection_, items, options);
 }
 
 absl::StatusOr<Settled> Client::Snooze(const SnoozeItem& item, const CallOptions& options) {
   return internal::Only(SnoozeBatch({item}, options));
 }
-std::vector<absl::StatusOr<Settled>> Client::SnoozeBatch(const std::vector<SnoozeItem>& items, const CallOptions& options) {
+std::vector<absl::StatusOr<Settled>> Client::SnoozeBatch(const std::vector<SnoozeItem>& items,
+                                                         const CallOptions& options) {
   return Settle<v1::SnoozeRequest, v1::SnoozeResponse>(*connection_, items, options);
 }
 

@@ -16,7 +16,8 @@ using std::chrono::seconds;
 constexpr int kMaxReceiveBytes = 80 << 20;
 
 absl::Status Invalid(std::string_view field, std::string_view rule) {
-  return MakeStatus(absl::StatusCode::kInvalidArgument, reason::kInvalidField, std::string(field) + ": " + std::string(rule),
+  return MakeStatus(absl::StatusCode::kInvalidArgument, reason::kInvalidField,
+                    std::string(field) + ": " + std::string(rule),
                     {{"field", std::string(field)}, {"rule", std::string(rule)}});
 }
 

@@ -1,8 +1,9 @@
 // Connection: the channels to the daemon's replicas and the choice among them. Shared by all copies of a Client.
 // Layer: client; the only header of the library, next to rpc.h, that includes gRPC. Thread-safe.
 //
-// Each target has a channel. Calls go round robin over them; a channel that answered UNAVAILABLE is avoided for a second, one whose
-// replica drains for five, unless there is no other. Inside a channel gRPC's round_robin spreads over a name's addresses.
+// Each target has a channel. Calls go round robin over them; a channel that answered UNAVAILABLE is avoided for a
+// second, one whose replica drains for five, unless there is no other. Inside a channel gRPC's round_robin spreads over
+// a name's addresses.
 #pragma once
 
 #include <atomic>

@@ -245,8 +245,9 @@ Job TakeJob(v1::Job& from) {
   to.update_time = OptionalTime(from.update_time(), from.has_update_time());
   if (from.has_lease()) {
     auto& lease = *from.mutable_lease();
-    to.lease = LeaseInfo{std::move(*lease.mutable_worker_id()), OptionalTime(lease.expire_time(), lease.has_expire_time()),
-                         lease.token_number(), OptionalTime(lease.grant_time(), lease.has_grant_time())};
+    to.lease =
+        LeaseInfo{std::move(*lease.mutable_worker_id()), OptionalTime(lease.expire_time(), lease.has_expire_time()),
+                  lease.token_number(), OptionalTime(lease.grant_time(), lease.has_grant_time())};
   }
   if (from.has_error()) {
     auto& error = *from.mutable_error();
@@ -263,8 +264,8 @@ Job TakeJob(v1::Job& from) {
 }
 
 ClaimedJob TakeClaimed(v1::ClaimedJob& from, SteadyTime sent) {
-  return ClaimedJob{TakeJob(*from.mutable_job()), std::move(*from.mutable_lease_token()), FromProto(from.lease_duration()),
-                    sent};
+  return ClaimedJob{TakeJob(*from.mutable_job()), std::move(*from.mutable_lease_token()),
+                    FromProto(from.lease_duration()), sent};
 }
 
 Settled TakeSettled(v1::SettleResult& from) {

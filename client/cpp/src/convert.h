@@ -1,8 +1,8 @@
 // Between the API's messages and the public structs. Layer: client. Thread-safe: pure functions.
 //
-// Towards the daemon: text that people wrote freely (errors, progress, reasons) is cleaned and cut; text that means something (names,
-// keys, headers) is checked, and an item that does not pass is refused here with INVALID_ARGUMENT, since a string that is not UTF-8
-// would make the daemon refuse the whole message with everybody else's items.
+// Towards the daemon: text that people wrote freely (errors, progress, reasons) is cleaned and cut; text that means
+// something (names, keys, headers) is checked, and an item that does not pass is refused here with INVALID_ARGUMENT,
+// since a string that is not UTF-8 would make the daemon refuse the whole message with everybody else's items.
 #pragma once
 
 #include <chrono>

@@ -62,7 +62,8 @@ std::vector<JobSpec> JobRun::TakeFollowUps() {
 }
 
 void PoolShared::LastResort(std::string_view what) {
-  std::fprintf(stderr, "tenure: a hook or logger of the worker pool threw: %.*s\n", static_cast<int>(what.size()), what.data());
+  std::fprintf(stderr, "tenure: a hook or logger of the worker pool threw: %.*s\n", static_cast<int>(what.size()),
+               what.data());
 }
 
 }  // namespace internal

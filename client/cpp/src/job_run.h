@@ -1,5 +1,6 @@
 // JobRun: one claimed job on its way through the pool; what a JobContext looks into. Layer: client.
-// Thread-safety: claimed and lease are constant; phase, permit and loss_announced are guarded by the PoolRun's mutex; the rest by its own.
+// Thread-safety: claimed and lease are constant; phase, permit and loss_announced are guarded by the PoolRun's mutex;
+// the rest by its own.
 #pragma once
 
 #include <atomic>
@@ -15,16 +16,17 @@
 namespace tenure::client::internal {
 
 enum class RunPhase {
-  kWaiting,    // Claimed, not started.
-  kRunning,    // In its handler.
-  kSettling,   // The handler returned (or never ran); its settle is not acknowledged.
+  kWaiting,   // Claimed, not started.
+  kRunning,   // In its handler.
+  kSettling,  // The handler returned (or never ran); its settle is not acknowledged.
   kDone,
   kAbandoned,  // The pool has gone; the handler still runs. What it returns is dropped.
 };
 
 class JobRun : public std::enable_shared_from_this<JobRun> {
  public:
-  JobRun(ClaimedJob job, std::shared_ptr<HeldLease> held, std::shared_ptr<PoolShared> pool, std::shared_ptr<KeeperCore> by)
+  JobRun(ClaimedJob job, std::shared_ptr<HeldLease> held, std::shared_ptr<PoolShared> pool,
+         std::shared_ptr<KeeperCore> by)
       : claimed(std::move(job)), lease(std::move(held)), shared(std::move(pool)), keeper(std::move(by)) {}
 
   // Calls the handler and turns whatever it throws into an outcome.

@@ -1,7 +1,8 @@
 // KeeperCore: the part of a LeaseKeeper that its thread and its calls under way share. Layer: client. Thread-safe.
 //
-// The timetable maps an instant to the leases that must be looked at then: to extend them, or to notice that they ran out. Jobs of
-// one claim, and leases of one Extend, share their instant, so it has far fewer entries than there are leases.
+// The timetable maps an instant to the leases that must be looked at then: to extend them, or to notice that they ran
+// out. Jobs of one claim, and leases of one Extend, share their instant, so it has far fewer entries than there are
+// leases.
 #pragma once
 
 #include <condition_variable>
@@ -48,8 +49,8 @@ class KeeperCore : public std::enable_shared_from_this<KeeperCore> {
   // Looks at everything whose instant has come; fills `due` with what to extend and `changes` with what ran out.
   void Sweep(SteadyTime now, std::vector<Lease>* due, std::vector<Change>* changes);
   void Send(std::vector<Lease> leases);
-  void OnAnswer(const std::vector<Lease>& leases, SteadyTime sent, const absl::Status& status, v1::ExtendRequest& request,
-                v1::ExtendResponse& response);
+  void OnAnswer(const std::vector<Lease>& leases, SteadyTime sent, const absl::Status& status,
+                v1::ExtendRequest& request, v1::ExtendResponse& response);
   // Puts the lease where the timetable will look at it next. Requires mutex_.
   void Place(const Lease& lease);
   void Remove(const Lease& lease);

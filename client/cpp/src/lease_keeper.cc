@@ -96,8 +96,8 @@ void KeeperCore::Place(const Lease& lease) {
   const SteadyTime end = lease->sent_ + lease->lease_;
   const bool watched = lease->state() == LeaseState::kHeld;
   // While an Extend is under way only the end of the lease is of interest, and once that has passed, nothing.
-  lease->slot_ = !lease->in_flight_ ? (watched ? std::min(lease->due_, end) : lease->due_)
-                                    : (watched ? end : SteadyTime::max());
+  lease->slot_ =
+      !lease->in_flight_ ? (watched ? std::min(lease->due_, end) : lease->due_) : (watched ? end : SteadyTime::max());
   auto& bucket = timetable_[lease->slot_];
   lease->place_ = bucket.insert(bucket.end(), keep);
   lease->tended_ = true;
@@ -199,10 +199,10 @@ void KeeperCore::Send(std::vector<Lease> leases) {
   if (counters_.extend_sent) counters_.extend_sent();
   const SteadyTime sent = Clock::now();
   internal::Start(*connection_, std::move(request), CallTimeout(options_.lease),
-        [self = shared_from_this(), leases = std::move(leases), sent](absl::Status status, v1::ExtendRequest& asked,
-                                                                      v1::ExtendResponse& response) {
-          self->OnAnswer(leases, sent, status, asked, response);
-        });
+                  [self = shared_from_this(), leases = std::move(leases), sent](
+                      absl::Status status, v1::ExtendRequest& asked, v1::ExtendResponse& response) {
+                    self->OnAnswer(leases, sent, status, asked, response);
+                  });
 }
 
 void KeeperCore::OnAnswer(const std::vector<Lease>& leases, SteadyTime sent, const absl::Status& call,
@@ -228,7 +228,8 @@ void KeeperCore::OnAnswer(const std::vector<Lease>& leases, SteadyTime sent, con
       if (!status.ok()) {
         auto& item = *request.mutable_items(static_cast<int>(i));
         if (item.has_progress() && !lease->progress_) {
-          lease->progress_ = Progress{item.progress().fraction(), std::move(*item.mutable_progress()->mutable_message())};
+          lease->progress_ =
+              Progress{item.progress().fraction(), std::move(*item.mutable_progress()->mutable_message())};
         }
         lease->due_ = again;
         Place(lease);

@@ -1,5 +1,5 @@
-// See tenure/limiter.h. Slots in use are counted below each reservation's priority, so that a job's admission is one comparison per
-// reservation that is above it.
+// See tenure/limiter.h. Slots in use are counted below each reservation's priority, so that a job's admission is one
+// comparison per reservation that is above it.
 #include "tenure/limiter.h"
 
 #include <algorithm>
@@ -125,7 +125,9 @@ class Limiter : public SlotLimiter {
 
 }  // namespace
 
-std::shared_ptr<SlotLimiter> SlotLimiter::Make(SlotLimits limits) { return std::make_shared<Limiter>(std::move(limits)); }
+std::shared_ptr<SlotLimiter> SlotLimiter::Make(SlotLimits limits) {
+  return std::make_shared<Limiter>(std::move(limits));
+}
 
 SlotPermit& SlotPermit::operator=(SlotPermit&& other) noexcept {
   if (this != &other) {

@@ -1,8 +1,10 @@
 // PoolRun's claims and notices. See pool_run.h.
 //
-// A claim whose answer was lost may have leased jobs: it is repeated under the same request id, so that the daemon replays its answer,
-// until it is answered or a lease has passed since it was first sent (then whatever it leased has run out). The same goes for the
-// poll that is under way at shutdown: it is ended and then collected, and what comes is given back.
+// A claim whose answer was lost may have leased jobs: it is repeated under the same request id, so that the daemon
+// replays its answer, until it is answered or a lease has passed since it was first sent (then whatever it leased has
+// run out). The same goes for the poll that is under way at shutdown: a young one is left a moment to be answered; else
+// it is ended and then collected, and what comes is given back. It is collected twice: the first time the daemon may
+// still be at work on the claim that was ended.
 #include <algorithm>
 #include <utility>
 
@@ -18,12 +20,13 @@ using Clock = std::chrono::steady_clock;
 
 // The daemon answers a little before the call's deadline; a call past it is lost.
 constexpr Duration kClaimSlack = std::chrono::seconds(10);
+constexpr Duration kCollectAgain = std::chrono::milliseconds(150);
+constexpr int kCollections = 2;
 constexpr Duration kNoticeWait = std::chrono::seconds(50);
 constexpr Duration kNoticeMemory = std::chrono::minutes(2);
 constexpr size_t kMaxSeenNotices = 1'000;
-constexpr RetryOptions kEmptyPace{.initial_backoff = std::chrono::milliseconds(20),
-                                  .max_backoff = std::chrono::seconds(1),
-                                  .multiplier = 2};
+constexpr RetryOptions kEmptyPace{
+    .initial_backoff = std::chrono::milliseconds(20), .max_backoff = std::chrono::seconds(1), .multiplier = 2};
 
 // A claim that can never succeed, however often it is sent.
 bool IsHopeless(const absl::Status& status) {
@@ -41,7 +44,9 @@ bool IsHopeless(const absl::Status& status) {
 }  // namespace
 
 ClaimSize PoolRun::Size() const {
-  if (mode_ == PoolMode::kOne) return claimed_once_ || !held_.empty() ? ClaimSize{} : ClaimSize{.max_jobs = 1, .reservations = {}, .open_below = {}};
+  if (mode_ == PoolMode::kOne)
+    return claimed_once_ || !held_.empty() ? ClaimSize{}
+                                           : ClaimSize{.max_jobs = 1, .reservations = {}, .open_below = {}};
   PoolLoad load;
   load.running = running_;
   load.waiting = waiting_count_;
@@ -69,8 +74,8 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
   request.set_max_bytes(options_.max_claim_bytes);
   if (stopping_) {
     if (claim_id_.empty()) return std::nullopt;
-    // Collect what the poll that was ended may have brought. If it brought nothing this is a claim of its own, which should bring
-    // nothing either: it asks for one job of the highest priority.
+    // Collect what the poll that was ended may have brought. If it brought nothing this is a claim of its own, which
+    // should bring nothing either: it asks for one job of the highest priority.
     request.set_max_jobs(1);
     auto* kept = request.add_reservations();
     kept->set_min_priority(100);
@@ -85,7 +90,8 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
       kept->set_min_priority(reserved.min_priority);
       kept->set_slots(reserved.slots);
     }
-    if (mode_ == PoolMode::kServe && options_.poll_wait > Duration::zero()) ToProto(options_.poll_wait, request.mutable_wait());
+    if (mode_ == PoolMode::kServe && options_.poll_wait > Duration::zero())
+      ToProto(options_.poll_wait, request.mutable_wait());
   }
   if (claim_id_.empty()) {
     claim_id_ = NewRequestId();
@@ -93,6 +99,8 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
   }
   request.set_request_id(claim_id_);
   claim_in_flight_ = true;
+  claim_sent_ = now;
+  collecting_ = stopping_;
   claim_resize_ = false;
   settles_at_claim_ = settles_;
   ++claim_number_;
@@ -117,17 +125,18 @@ void PoolRun::MaybeClaim() {
   if (outgrown) outgrown->Cancel();
   if (!request) return;
   const Duration timeout = (request->has_wait() ? options_.poll_wait : Duration::zero()) + kClaimSlack;
-  auto call = Start(*connection_, *std::move(request), timeout,
-                    [self = shared_from_this(), now](absl::Status status, v1::ClaimRequest&, v1::ClaimResponse& response) {
-                      self->OnClaim(std::move(status), response, now);
-                    });
+  auto call =
+      Start(*connection_, *std::move(request), timeout,
+            [self = shared_from_this(), now](absl::Status status, v1::ClaimRequest&, v1::ClaimResponse& response) {
+              self->OnClaim(std::move(status), response, now);
+            });
   bool end = false;
   {
     std::lock_guard lock(mutex_);
     if (claim_in_flight_ && claim_number_ == number) {
       claim_call_ = call;
       // A stop or a resize that came before the handle was known.
-      end = closed_ || claim_resize_ || (stopping_ && timeout > kClaimSlack);
+      end = closed_ || claim_resize_;
     }
   }
   if (end) call->Cancel();
@@ -164,9 +173,13 @@ void PoolRun::TakeJobs(v1::ClaimResponse& response, SteadyTime sent) {
     std::lock_guard lock(mutex_);
     claim_in_flight_ = false;
     claim_call_.reset();
-    claim_id_.clear();
     claim_failures_ = 0;
     claimed_once_ = true;
+    if (collecting_ && runs.empty() && ++collections_ < kCollections) {
+      PauseClaims(Clock::now() + kCollectAgain);
+    } else {
+      claim_id_.clear();
+    }
     for (RunPtr& run : runs) {
       held_.emplace(run->lease.get(), run);
       if (stopping_) {
@@ -185,7 +198,7 @@ void PoolRun::TakeJobs(v1::ClaimResponse& response, SteadyTime sent) {
       // An empty answer long before its time (a replica that drains, say) must not become a busy loop.
       const bool early = Clock::now() - sent < std::min<Duration>(options_.poll_wait / 2, std::chrono::seconds(1));
       empty_answers_ = early ? empty_answers_ + 1 : 0;
-      if (early && mode_ == PoolMode::kServe) {
+      if (early && mode_ == PoolMode::kServe && !stopping_) {
         PauseClaims(Clock::now() + BackoffAfter(empty_answers_, absl::OkStatus(), kEmptyPace));
       }
     } else {
@@ -240,11 +253,10 @@ void PoolRun::AwaitNotices() {
   }
   request.set_worker_id(options_.worker_id);
   ToProto(kNoticeWait, request.mutable_wait());
-  auto call = Start(*connection_, std::move(request), kNoticeWait + kClaimSlack,
-                    [self = shared_from_this(), now](absl::Status status, v1::AwaitNoticesRequest&,
-                                                     v1::AwaitNoticesResponse& response) {
-                      self->OnNotices(status, response, now);
-                    });
+  auto call = Start(
+      *connection_, std::move(request), kNoticeWait + kClaimSlack,
+      [self = shared_from_this(), now](absl::Status status, v1::AwaitNoticesRequest&,
+                                       v1::AwaitNoticesResponse& response) { self->OnNotices(status, response, now); });
   std::unique_lock lock(mutex_);
   notices_call_ = call;
   const bool end = closed_;
@@ -285,10 +297,10 @@ void PoolRun::OnNotices(const absl::Status& status, v1::AwaitNoticesResponse& re
       const auto found = by_job.find(std::make_pair(notice.job_id, notice.token_number));
       if (found == by_job.end()) continue;
       const bool cancelled = notice.type == NoticeType::kCancelled;
-      losses.push_back({found->second, cancelled ? LeaseState::kCancelled : LeaseState::kLost,
-                        MakeStatus(absl::StatusCode::kFailedPrecondition,
-                                   cancelled ? reason::kJobCancelled : reason::kLeaseLost,
-                                   cancelled ? "the job was cancelled: " + notice.reason : "the lease ended")});
+      losses.push_back(
+          {found->second, cancelled ? LeaseState::kCancelled : LeaseState::kLost,
+           MakeStatus(absl::StatusCode::kFailedPrecondition, cancelled ? reason::kJobCancelled : reason::kLeaseLost,
+                      cancelled ? "the job was cancelled: " + notice.reason : "the lease ended")});
     }
     // Answers without news that come at once must not become a busy loop.
     if (status.ok() && !news && Clock::now() - sent < std::chrono::milliseconds(500)) pause = std::chrono::seconds(1);

@@ -27,7 +27,8 @@ void PoolRun::WakeRunner() {
   ++runners_;
   if (options_.executor) {
     // Through the timer: the executor may run the task on the spot, and mutex_ is held here.
-    timer_.After(Duration::zero(), [this] { options_.executor([self = shared_from_this()] { self->ExecutorTask(); }); });
+    timer_.After(Duration::zero(),
+                 [this] { options_.executor([self = shared_from_this()] { self->ExecutorTask(); }); });
   } else {
     threads_.emplace_back([self = shared_from_this()] { self->RunnerThread(); });
   }
@@ -135,9 +136,10 @@ void PoolRun::SnoozeUnknown(const RunPtr& run) {
     if (warn) entry->second = now;
   }
   if (warn) {
-    const std::string message = "no handler for kind \"" + kind + "\" (job " + run->claimed.job.id + "): snoozed for " +
-                                std::to_string(std::chrono::duration_cast<std::chrono::seconds>(options_.unknown_kind_snooze).count()) +
-                                " s; register one, or give these jobs a queue of their own";
+    const std::string message =
+        "no handler for kind \"" + kind + "\" (job " + run->claimed.job.id + "): snoozed for " +
+        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(options_.unknown_kind_snooze).count()) +
+        " s; register one, or give these jobs a queue of their own";
     shared_->Log(LogLevel::kWarning, message);
     shared_->Report("unknown kind", absl::UnimplementedError(message));
   }
@@ -162,8 +164,8 @@ void PoolRun::Finish(const RunPtr& run, Outcome outcome) {
     if (state != LeaseState::kLost && state != LeaseState::kCancelled) Count(shared_->counters.settled_elsewhere);
     return Drop(run);
   }
-  // The daemon has said that the token is stale. After a cancellation the settle is sent all the same: its refusal tells the daemon
-  // that the handler has stopped.
+  // The daemon has said that the token is stale. After a cancellation the settle is sent all the same: its refusal
+  // tells the daemon that the handler has stopped.
   if (run->lease->state() == LeaseState::kLost) return Drop(run);
   Settle(run, outcome);
 }
@@ -180,13 +182,14 @@ void PoolRun::Settle(const RunPtr& run, Outcome& outcome) {
     const absl::Status status =
         ToProto(CompleteItem{run->claimed.lease_token, std::move(complete->result), run->TakeFollowUps()}, &item);
     if (!status.ok()) {
-      return SettleFail(run, "the handler's result cannot be sent: " + std::string(status.message()), "INVALID_RESULT", {}, false,
-                        std::nullopt);
+      return SettleFail(run, "the handler's result cannot be sent: " + std::string(status.message()), "INVALID_RESULT",
+                        {}, false, std::nullopt);
     }
     return settler_->Complete(run, std::move(item));
   }
   if (auto* fail = std::get_if<Fail>(&outcome)) {
-    return SettleFail(run, std::move(fail->message), std::move(fail->type), std::move(fail->detail), false, std::nullopt);
+    return SettleFail(run, std::move(fail->message), std::move(fail->type), std::move(fail->detail), false,
+                      std::nullopt);
   }
   if (auto* retry = std::get_if<RetryAfter>(&outcome)) {
     return SettleFail(run, std::move(retry->message), {}, {}, false, std::max(retry->delay, Duration::zero()));
@@ -201,8 +204,8 @@ void PoolRun::Settle(const RunPtr& run, Outcome& outcome) {
   settler_->Snooze(run, std::move(item));
 }
 
-void PoolRun::SettleFail(const RunPtr& run, std::string message, std::string type, std::string detail, bool non_retryable,
-                         std::optional<Duration> retry_after) {
+void PoolRun::SettleFail(const RunPtr& run, std::string message, std::string type, std::string detail,
+                         bool non_retryable, std::optional<Duration> retry_after) {
   v1::FailItem item;
   FailItem fail{run->claimed.lease_token, {}, non_retryable, retry_after};
   fail.error.message = std::move(message);
@@ -275,7 +278,8 @@ void PoolRun::OnSettled(std::vector<SettleAnswer> answers) {
         losses.push_back({answer.run, LeaseState::kCancelled, answer.status});
       } else if (!IsFinalAnswer(answer.status)) {
         shared_->Report("settle", answer.status);
-        // The daemon does not take this result or these follow-ups, ever: say so in the job, or it would wait for its lease.
+        // The daemon does not take this result or these follow-ups, ever: say so in the job, or it would wait for its
+        // lease.
         if (answer.verb == Verb::kComplete) unsendable.push_back(answer.run);
       }
     }

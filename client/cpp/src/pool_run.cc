@@ -1,8 +1,9 @@
 // PoolRun's beginning and end. See pool_run.h.
 //
-// The order of the end: no new claims, and what has not started goes back at once, for other workers to take -> handlers may finish
-// (grace) -> their stop_tokens are triggered (stop_wait) -> those that still run are left behind, their jobs keep the rest of their
-// leases -> the last settles are answered (flush_wait), under leases that are extended all the while -> everything stops.
+// The order of the end: no new claims, and what has not started goes back at once, for other workers to take ->
+// handlers may finish (grace) -> their stop_tokens are triggered (stop_wait) -> those that still run are left behind,
+// their jobs keep the rest of their leases -> the last settles are answered (flush_wait), under leases that are
+// extended all the while -> everything stops.
 #include "pool_run.h"
 
 #include <algorithm>
@@ -14,6 +15,8 @@ namespace tenure::client::internal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr Duration kClaimPatience = std::chrono::milliseconds(500);
 
 std::shared_ptr<SlotLimiter> LimiterOf(const WorkerPoolOptions& options) {
   if (options.limiter) return options.limiter;
@@ -40,7 +43,8 @@ PoolRun::PoolRun(std::shared_ptr<PoolShared> shared, PoolMode mode)
       mode_(mode),
       connection_(ClientAccess::ConnectionOf(shared_->client)),
       limiter_(LimiterOf(options_)),
-      // Room for settles under way, so that claims overlap with them; a bound, so that a database that is away does not fill memory.
+      // Room for settles under way, so that claims overlap with them; a bound, so that a database that is away does not
+      // fill memory.
       max_unsettled_(std::max(4 * (options_.slots + options_.prefetch), 1'000)),
       started_(Clock::now()) {}
 
@@ -59,20 +63,21 @@ void PoolRun::Wire() {
   };
   keeper_ = std::make_shared<KeeperCore>(connection_, std::move(keeping),
                                          KeeperCore::Counters{[shared] { Count(shared->counters.extend_calls); }});
-  settler_ = std::make_shared<Settler>(
-      connection_, SettlerHooks{.answered =
-                                    [weak](std::vector<SettleAnswer> answers) {
-                                      if (const auto self = weak.lock()) self->OnSettled(std::move(answers));
-                                    },
-                                .retried =
-                                    [weak, shared](const absl::Status& error) {
-                                      Count(shared->counters.settle_retries);
-                                      const auto self = weak.lock();
-                                      if (!self) return;
-                                      const Visit visit(*self);
-                                      if (visit) shared->Report("settle", error);
-                                    },
-                                .sent = [shared] { Count(shared->counters.settle_calls); }});
+  settler_ =
+      std::make_shared<Settler>(connection_, SettlerHooks{.answered =
+                                                              [weak](std::vector<SettleAnswer> answers) {
+                                                                if (const auto self = weak.lock())
+                                                                  self->OnSettled(std::move(answers));
+                                                              },
+                                                          .retried =
+                                                              [weak, shared](const absl::Status& error) {
+                                                                Count(shared->counters.settle_retries);
+                                                                const auto self = weak.lock();
+                                                                if (!self) return;
+                                                                const Visit visit(*self);
+                                                                if (visit) shared->Report("settle", error);
+                                                              },
+                                                          .sent = [shared] { Count(shared->counters.settle_calls); }});
   if (options_.limiter) {
     limiter_subscription_ = options_.limiter->OnRelease([weak] {
       const auto self = weak.lock();
@@ -126,13 +131,28 @@ void PoolRun::StopClaiming(std::unique_lock<std::mutex>& lock) {
   unsettled_ += static_cast<int>(back.size());
   shared_->counters.waiting.store(0, std::memory_order_relaxed);
   shared_->counters.unsettled.store(unsettled_, std::memory_order_relaxed);
-  const std::shared_ptr<AsyncCall> poll = claim_call_;
   claim_not_before_ = {};
+  if (claim_in_flight_) {
+    // A claim that has just been sent is most likely at work, and its answer near; one that has waited longer is
+    // parked.
+    timer_.At(claim_sent_ + kClaimPatience, [this, number = claim_number_] { EndPoll(number); });
+  }
   lock.unlock();
   Release(back, Duration::zero());
-  if (poll) poll->Cancel();
   MaybeClaim();  // Collects at once if the last claim's answer was lost before.
   lock.lock();
+}
+
+void PoolRun::EndPoll(uint64_t number) {
+  std::shared_ptr<AsyncCall> poll;
+  {
+    std::lock_guard lock(mutex_);
+    if (!claim_in_flight_ || claim_number_ != number) return;
+    poll = claim_call_;
+  }
+  if (poll) return poll->Cancel();
+  // It is being sent at this very moment: its handle is not known yet.
+  timer_.After(std::chrono::milliseconds(10), [this, number] { EndPoll(number); });
 }
 
 void PoolRun::AbandonHandlers(std::unique_lock<std::mutex>& lock) {
@@ -197,7 +217,8 @@ absl::Status PoolRun::Shutdown() {
   if (abandoned == 0 && flushed) return absl::OkStatus();
   std::string message = "the pool did not shut down cleanly:";
   if (abandoned > 0) message += " " + std::to_string(abandoned) + " handlers did not stop and are left behind;";
-  if (unsettled > 0) message += " " + std::to_string(unsettled) + " jobs wait for their leases to run out, their settles unanswered;";
+  if (unsettled > 0)
+    message += " " + std::to_string(unsettled) + " jobs wait for their leases to run out, their settles unanswered;";
   if (uncollected) message += " the answer to the last claim could not be collected;";
   message.pop_back();
   const absl::Status status = absl::DeadlineExceededError(message);

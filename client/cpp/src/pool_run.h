@@ -1,13 +1,14 @@
 // PoolRun: one run of a WorkerPool, from its first claim to its last settle. Layer: client. Thread-safe.
 //
-// Who does what. The claim loop (pool_claims.cc) is driven by answers and by slots that become free; the runners (pool_handlers.cc)
-// take waiting jobs, call handlers and hand the outcomes to the Settler; the KeeperCore extends every lease from claim to the
-// settle's acknowledgement; the thread that called Run (pool_run.cc) only waits, and shuts down. Calls come back on gRPC threads, which
-// never block here: mutex_ is held for a few instructions and never while user code, a call or another component's lock is entered
-// (the limiter's and the keeper's own short ones excepted).
+// Who does what. The claim loop (pool_claims.cc) is driven by answers and by slots that become free; the runners
+// (pool_handlers.cc) take waiting jobs, call handlers and hand the outcomes to the Settler; the KeeperCore extends
+// every lease from claim to the settle's acknowledgement; the thread that called Run (pool_run.cc) only waits, and
+// shuts down. Calls come back on gRPC threads, which never block here: mutex_ is held for a few instructions and never
+// while user code, a call or another component's lock is entered (the limiter's and the keeper's own short ones
+// excepted).
 //
-// Life of a job: claimed -> waiting_ -> a runner admits it (limiter) -> handler -> settle sent -> acknowledged. It is in held_ from
-// the claim to the acknowledgement.
+// Life of a job: claimed -> waiting_ -> a runner admits it (limiter) -> handler -> settle sent -> acknowledged. It is
+// in held_ from the claim to the acknowledgement.
 #pragma once
 
 #include <condition_variable>
@@ -66,6 +67,8 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   absl::Status Shutdown();
   // Requires `lock`. Gives back what has not started, and makes the claim loop collect what is on its way.
   void StopClaiming(std::unique_lock<std::mutex>& lock);
+  // Ends the poll number `number` if it is still under way.
+  void EndPoll(uint64_t number);
   // Requires `lock`. Leaves handlers behind that do not stop; their jobs keep their leases' rest as delay.
   void AbandonHandlers(std::unique_lock<std::mutex>& lock);
   void Close();
@@ -95,7 +98,8 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   void ExecutorTask();
   // Requires mutex_. The next job that is admitted, or null; `unfit` receives what is to be given back.
   RunPtr Pick(std::vector<RunPtr>* unfit);
-  // Runs one job if one is admitted. Requires `lock`, held on return; false if it was held all the while since nothing could be done.
+  // Runs one job if one is admitted. Requires `lock`, held on return; false if it was held all the while since nothing
+  // could be done.
   bool RunNext(std::unique_lock<std::mutex>& lock);
   void Work(const RunPtr& run);
   void Finish(const RunPtr& run, Outcome outcome);
@@ -145,12 +149,15 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   std::string claim_id_;
   ClaimSize claim_size_;
   SteadyTime claim_first_sent_;
+  SteadyTime claim_sent_;
+  bool collecting_ = false;  // The claim under way only collects what the one before it brought.
+  int collections_ = 0;
   SteadyTime claim_not_before_;
   int claim_failures_ = 0;
   int empty_answers_ = 0;  // That came at once, in a row.
-  uint64_t settles_ = 0;          // Rounds of settles, to see whether a claim was sent before the last.
+  uint64_t settles_ = 0;   // Rounds of settles, to see whether a claim was sent before the last.
   uint64_t settles_at_claim_ = 0;
-  bool dry_ = false;              // The last claim found nothing, and nothing has been settled since it was sent.
+  bool dry_ = false;  // The last claim found nothing, and nothing has been settled since it was sent.
   bool claimed_once_ = false;
   // Notices.
   std::shared_ptr<AsyncCall> notices_call_;

@@ -17,13 +17,15 @@ constexpr std::array<RpcVerdict, 22> kVerdicts = {{
     {"tenure.v1.JobService.List", Verdict::kIdempotent, "reads"},
     {"tenure.v1.JobService.Cancel", Verdict::kIdempotent, "a cancelled job answers OK again"},
     {"tenure.v1.JobService.Retry", Verdict::kOnlyWithKey, "without a request id an ended job would be made anew twice"},
-    {"tenure.v1.QueueService.CreateQueue", Verdict::kNever, "a repeat would answer QUEUE_EXISTS for the caller's own queue"},
+    {"tenure.v1.QueueService.CreateQueue", Verdict::kNever,
+     "a repeat would answer QUEUE_EXISTS for the caller's own queue"},
     {"tenure.v1.QueueService.UpdateQueue", Verdict::kIdempotent, "sets the same values"},
     {"tenure.v1.QueueService.GetQueue", Verdict::kIdempotent, "reads"},
     {"tenure.v1.QueueService.ListQueues", Verdict::kIdempotent, "reads"},
     {"tenure.v1.QueueService.PauseQueue", Verdict::kIdempotent, "sets the same state"},
     {"tenure.v1.QueueService.ResumeQueue", Verdict::kIdempotent, "sets the same state"},
-    {"tenure.v1.WorkerService.Claim", Verdict::kOnlyWithKey, "without a request id the jobs of the lost reply wait for their lease"},
+    {"tenure.v1.WorkerService.Claim", Verdict::kOnlyWithKey,
+     "without a request id the jobs of the lost reply wait for their lease"},
     {"tenure.v1.WorkerService.Extend", Verdict::kIdempotent, "never moves the end of a lease to earlier"},
     {"tenure.v1.WorkerService.Complete", Verdict::kIdempotent, "the token that won answers OK again"},
     {"tenure.v1.WorkerService.Fail", Verdict::kIdempotent, "the token that won answers OK again"},
@@ -74,14 +76,15 @@ bool IsTransient(const absl::Status& status) {
 }
 
 bool RefusedBeforeEffect(const absl::Status& status) {
-  if (status.code() != absl::StatusCode::kUnavailable && status.code() != absl::StatusCode::kResourceExhausted) return false;
+  if (status.code() != absl::StatusCode::kUnavailable && status.code() != absl::StatusCode::kResourceExhausted)
+    return false;
   const std::string found = ErrorReason(status);
   return found == reason::kOverloaded || found == reason::kTooManyPolls || found == reason::kDraining;
 }
 
 Duration BackoffAfter(int failures, const absl::Status& status, const RetryOptions& options) {
-  const double grown =
-      static_cast<double>(options.initial_backoff.count()) * std::pow(options.multiplier, std::clamp(failures, 1, 64) - 1);
+  const double grown = static_cast<double>(options.initial_backoff.count()) *
+                       std::pow(options.multiplier, std::clamp(failures, 1, 64) - 1);
   const Duration full(static_cast<Duration::rep>(std::min(grown, static_cast<double>(options.max_backoff.count()))));
   const Duration wait = full - Jitter(full / 2);
   const auto asked = RetryDelay(status);

@@ -1,6 +1,6 @@
-// When a call may be sent again: a written verdict for every RPC, which failures are worth it, and how long to wait. The one place
-// where this is decided: the synchronous client, the pool's claims, its settles and the keeper all ask here.
-// Layer: client. Thread-safe: constants and pure functions (Jitter uses a generator per thread).
+// When a call may be sent again: a written verdict for every RPC, which failures are worth it, and how long to wait.
+// The one place where this is decided: the synchronous client, the pool's claims, its settles and the keeper all ask
+// here. Layer: client. Thread-safe: constants and pure functions (Jitter uses a generator per thread).
 #pragma once
 
 #include <span>
@@ -39,14 +39,15 @@ bool HasKey(const v1::EnqueueRequest& request);
 inline bool HasKey(const v1::RetryRequest& request) { return !request.request_id().empty(); }
 inline bool HasKey(const v1::ClaimRequest& request) { return !request.request_id().empty(); }
 
-// True for a failure that may go away by itself: UNAVAILABLE, ABORTED, a shed call, DEADLINE_EXCEEDED of one attempt, and
-// RESOURCE_EXHAUSTED that carries a RetryInfo or a reason of the daemon (without one it is the transport: a message too large).
+// True for a failure that may go away by itself: UNAVAILABLE, ABORTED, a shed call, DEADLINE_EXCEEDED of one attempt,
+// and RESOURCE_EXHAUSTED that carries a RetryInfo or a reason of the daemon (without one it is the transport: a message
+// too large).
 bool IsTransient(const absl::Status& status);
 // True if the daemon refused before it did anything, so that even a call without a key may be sent again.
 bool RefusedBeforeEffect(const absl::Status& status);
 
-// How long to wait before attempt number `failures` + 1 (failures >= 1): exponential, a random half of it taken off so that
-// callers do not return in step, never less than the daemon's RetryInfo in `status`.
+// How long to wait before attempt number `failures` + 1 (failures >= 1): exponential, a random half of it taken off so
+// that callers do not return in step, never less than the daemon's RetryInfo in `status`.
 Duration BackoffAfter(int failures, const absl::Status& status, const RetryOptions& options);
 // A random duration in [0, limit).
 Duration Jitter(Duration limit);

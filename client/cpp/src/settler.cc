@@ -21,11 +21,11 @@ constexpr Duration kPatience = std::chrono::milliseconds(20);
 constexpr Duration kCallTimeout = std::chrono::seconds(10);
 // An item that fails so often for a reason that should pass does not pass.
 constexpr int kMaxItemFailures = 30;
-constexpr RetryOptions kPace{.initial_backoff = std::chrono::milliseconds(50),
-                             .max_backoff = std::chrono::seconds(3),
-                             .multiplier = 2};
+constexpr RetryOptions kPace{
+    .initial_backoff = std::chrono::milliseconds(50), .max_backoff = std::chrono::seconds(3), .multiplier = 2};
 
-// A whole call that failed so is sent again as it is. Internal and unknown errors too: the item must not be lost for a proxy's whim.
+// A whole call that failed so is sent again as it is. Internal and unknown errors too: the item must not be lost for a
+// proxy's whim.
 bool CallMayPass(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -236,8 +236,8 @@ void Settler::OnAnswer(L& lane, std::vector<typename L::Entry> entries, absl::St
   if (!again.empty()) {
     if (hooks_.retried) hooks_.retried(item_error);
     const Duration pause = BackoffAfter(again.front().failures, item_error, kPace);
-    timer_.After(pause, [weak = weak_from_this(), &lane, later = std::make_shared<std::vector<typename L::Entry>>(
-                                                             std::move(again))] {
+    timer_.After(pause, [weak = weak_from_this(), &lane,
+                         later = std::make_shared<std::vector<typename L::Entry>>(std::move(again))] {
       if (const auto self = weak.lock()) self->Add(lane, std::move(*later));
     });
   }

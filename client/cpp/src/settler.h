@@ -1,9 +1,9 @@
-// Settler: sends the pool's settles. One lane per verb; while a call is in flight the next batch gathers, so that nothing is delayed
-// when idle and calls grow with the load. Layer: client. Thread-safe.
+// Settler: sends the pool's settles. One lane per verb; while a call is in flight the next batch gathers, so that
+// nothing is delayed when idle and calls grow with the load. Layer: client. Thread-safe.
 //
-// A settle is repeated until the daemon answers it. A call that hangs (the daemon waits for a row that an application's transaction
-// holds) does not hold up the lane: after kPatience a further one is sent beside it, up to kMaxInFlight. A call that the daemon or
-// the transport refuses as a whole is cut in halves until the item that spoils it stands alone.
+// A settle is repeated until the daemon answers it. A call that hangs (the daemon waits for a row that an application's
+// transaction holds) does not hold up the lane: after kPatience a further one is sent beside it, up to kMaxInFlight. A
+// call that the daemon or the transport refuses as a whole is cut in halves until the item that spoils it stands alone.
 #pragma once
 
 #include <deque>
@@ -23,8 +23,8 @@ class JobRun;
 enum class Verb { kComplete, kFail, kRelease, kSnooze };
 std::string_view ToString(Verb verb);
 
-// What became of one settle: OK, an answer that no repetition changes, or INVALID_ARGUMENT and the like for an item that the daemon
-// will never take.
+// What became of one settle: OK, an answer that no repetition changes, or INVALID_ARGUMENT and the like for an item
+// that the daemon will never take.
 struct SettleAnswer {
   std::shared_ptr<JobRun> run;
   Verb verb;
@@ -69,9 +69,9 @@ class Settler : public std::enable_shared_from_this<Settler> {
     std::deque<Entry> waiting;
     int in_flight = 0;
     SteadyTime last_sent;
-    SteadyTime not_before;    // A pause after a failed call.
-    int failures = 0;         // In a row.
-    size_t max_items;         // Halved while calls are refused as a whole.
+    SteadyTime not_before;  // A pause after a failed call.
+    int failures = 0;       // In a row.
+    size_t max_items;       // Halved while calls are refused as a whole.
     bool poke_planned = false;
     bool stopped = false;
   };

@@ -1,4 +1,5 @@
-// See signal_watch.h. The handler only writes a byte to a pipe; a thread reads it and does what a signal handler may not.
+// See signal_watch.h. The handler only writes a byte to a pipe; a thread reads it and does what a signal handler may
+// not.
 #include "signal_watch.h"
 
 #include <fcntl.h>
@@ -45,7 +46,8 @@ SignalWatch::SignalWatch(std::unique_ptr<State> state) : state_(std::move(state)
 
 absl::StatusOr<std::unique_ptr<SignalWatch>> SignalWatch::Install() {
   if (watching.exchange(true)) {
-    return absl::FailedPreconditionError("another RunUntilSignal is under way in this process: signals can stop only one");
+    return absl::FailedPreconditionError(
+        "another RunUntilSignal is under way in this process: signals can stop only one");
   }
   auto state = std::make_unique<State>();
   int ends[2];

@@ -1,5 +1,5 @@
-// SignalWatch: turns the first SIGINT or SIGTERM into a stop request; the second ends the process at once. Layer: client.
-// One at a time in a process. Not thread-safe itself; the handlers it installs are async-signal-safe.
+// SignalWatch: turns the first SIGINT or SIGTERM into a stop request; the second ends the process at once. Layer:
+// client. One at a time in a process. Not thread-safe itself; the handlers it installs are async-signal-safe.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Text on its way to the daemon. A protobuf string must be UTF-8: one bad byte would make the daemon refuse the whole message, and
-// with it everybody else's items. Layer: client. Thread-safe: pure functions.
+// Text on its way to the daemon. A protobuf string must be UTF-8: one bad byte would make the daemon refuse the whole
+// message, and with it everybody else's items. Layer: client. Thread-safe: pure functions.
 #pragma once
 
 #include <string>

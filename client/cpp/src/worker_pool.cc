@@ -1,4 +1,5 @@
-// WorkerPool's public face: validates options, wraps handlers, starts runs. See tenure/worker_pool.h; the work is in pool_run.h.
+// WorkerPool's public face: validates options, wraps handlers, starts runs. See tenure/worker_pool.h; the work is in
+// pool_run.h.
 #include "tenure/worker_pool.h"
 
 #include <iostream>
@@ -19,7 +20,8 @@ using std::chrono::hours;
 using std::chrono::seconds;
 
 absl::Status Invalid(std::string_view field, std::string_view rule) {
-  return MakeStatus(absl::StatusCode::kInvalidArgument, reason::kInvalidField, std::string(field) + ": " + std::string(rule),
+  return MakeStatus(absl::StatusCode::kInvalidArgument, reason::kInvalidField,
+                    std::string(field) + ": " + std::string(rule),
                     {{"field", std::string(field)}, {"rule", std::string(rule)}});
 }
 
@@ -39,14 +41,16 @@ absl::Status Validate(const internal::PoolShared& shared) {
   if (options.prefetch < 0 || options.prefetch > 100'000) return Invalid("prefetch", "must be from 0 to 100,000");
   if (options.slots_per_tenant < 0) return Invalid("slots_per_tenant", "must not be negative");
   if (options.lease < seconds(1) || options.lease > hours(12)) return Invalid("lease", "must be from 1 s to 12 h");
-  if (options.poll_wait < Duration::zero() || options.poll_wait > seconds(60)) return Invalid("poll_wait", "must be from 0 to 60 s");
+  if (options.poll_wait < Duration::zero() || options.poll_wait > seconds(60))
+    return Invalid("poll_wait", "must be from 0 to 60 s");
   if (options.max_claim_bytes < 1 || options.max_claim_bytes > (64 << 20)) {
     return Invalid("max_claim_bytes", "must be from 1 byte to 64 MiB");
   }
   if (options.reservations.size() > 10) return Invalid("reservations", "must be at most 10");
   int reserved = 0;
   for (const SlotReservation& kept : options.reservations) {
-    if (kept.min_priority < -100 || kept.min_priority > 100) return Invalid("reservations.min_priority", "must be from -100 to 100");
+    if (kept.min_priority < -100 || kept.min_priority > 100)
+      return Invalid("reservations.min_priority", "must be from -100 to 100");
     if (kept.slots < 1) return Invalid("reservations.slots", "must be at least 1");
     reserved += kept.slots;
   }
@@ -58,7 +62,8 @@ absl::Status Validate(const internal::PoolShared& shared) {
                                      std::pair("flush_wait", options.flush_wait)}) {
     if (value < Duration::zero() || value > hours(12)) return Invalid(field, "must be from 0 to 12 h");
   }
-  if (options.unknown_kind_snooze < std::chrono::milliseconds(1)) return Invalid("unknown_kind_snooze", "must be at least 1 ms");
+  if (options.unknown_kind_snooze < std::chrono::milliseconds(1))
+    return Invalid("unknown_kind_snooze", "must be at least 1 ms");
   if (shared.handlers.empty() && !shared.other) return Invalid("handlers", "must be at least one: call Handle first");
   return absl::OkStatus();
 }
@@ -79,7 +84,8 @@ void LogToStandardError(LogLevel level, std::string_view message) {
 }
 
 // Validates, then runs; `acquired` receives the number of jobs.
-absl::Status RunOnce(const std::shared_ptr<internal::PoolShared>& shared, PoolMode mode, std::stop_token stop, int64_t* acquired) {
+absl::Status RunOnce(const std::shared_ptr<internal::PoolShared>& shared, PoolMode mode, std::stop_token stop,
+                     int64_t* acquired) {
   if (shared->running.exchange(true)) return absl::FailedPreconditionError("the pool is running already");
   absl::Status status = Validate(*shared);
   if (status.ok()) {
@@ -110,7 +116,9 @@ void WorkerPool::Handle(std::string kind, Handler handler) {
 void WorkerPool::HandleOther(Handler handler) { shared_->other = std::move(handler); }
 void WorkerPool::Use(Middleware middleware) { shared_->middleware.push_back(std::move(middleware)); }
 
-absl::Status WorkerPool::Run(std::stop_token stop) { return RunOnce(shared_, PoolMode::kServe, std::move(stop), nullptr); }
+absl::Status WorkerPool::Run(std::stop_token stop) {
+  return RunOnce(shared_, PoolMode::kServe, std::move(stop), nullptr);
+}
 
 absl::Status WorkerPool::RunUntilSignal() {
   auto watch = internal::SignalWatch::Install();

@@ -1,4 +1,5 @@
-// A small user of the installed client library. Without arguments it only proves that it links and that options are checked.
+// A small user of the installed client library. Without arguments it only proves that it links and that options are
+// checked.
 #include <iostream>
 
 #include "tenure/client.h"

@@ -1,14 +1,18 @@
-// Client: every call of the daemon's API, for producers, operators and people who write a worker loop of their own (a ready-made
-// one is WorkerPool in worker_pool.h). Public header of tenure::client; needs neither gRPC nor protobuf headers.
+// Client: every call of the daemon's API, for producers, operators and people who write a worker loop of their own (a
+// ready-made one is WorkerPool in worker_pool.h). Public header of tenure::client; needs neither gRPC nor protobuf
+// headers.
 //
-// Thread-safety: a Client is a handle on a shared connection; copies are cheap and every method may be called from any thread at
-// once. Calls block the calling thread until they are answered, their timeout is over, or their stop_token is triggered.
+// Thread-safety: a Client is a handle on a shared connection; copies are cheap and every method may be called from any
+// thread at once. Calls block the calling thread until they are answered, their timeout is over, or their stop_token is
+// triggered.
 //
-// Errors are absl::Status; errors.h reads the daemon's reason out of them. Calls that are safe to repeat are repeated by the
-// client while they answer UNAVAILABLE and the like, with jittered exponential backoff, until their timeout: see the verdict
-// at each method ("Repeated: ..."). LEASE_LOST, JOB_CANCELLED, ALREADY_SETTLED and JOB_NOT_FOUND are never repeated.
+// Errors are absl::Status; errors.h reads the daemon's reason out of them. Calls that are safe to repeat are repeated
+// by the client while they answer UNAVAILABLE and the like, with jittered exponential backoff, until their timeout: see
+// the verdict at each method ("Repeated: ..."). LEASE_LOST, JOB_CANCELLED, ALREADY_SETTLED and JOB_NOT_FOUND are never
+// repeated.
 //
-// Batch methods answer one result for each item, in order. A call that failed as a whole gives its status to every item it carried.
+// Batch methods answer one result for each item, in order. A call that failed as a whole gives its status to every item
+// it carried.
 #pragma once
 
 #include <chrono>
@@ -44,7 +48,7 @@ struct TlsOptions {
   std::string root_certificates_pem;   // Default: the system's.
   std::string client_certificate_pem;  // For mutual TLS, together with client_key_pem.
   std::string client_key_pem;
-  std::string server_name;             // Expected in the daemon's certificate. Default: the target's host.
+  std::string server_name;  // Expected in the daemon's certificate. Default: the target's host.
 };
 
 struct RetryOptions {
@@ -54,15 +58,16 @@ struct RetryOptions {
 };
 
 struct ClientOptions {
-  // Where the daemon's replicas listen: "host:port", or a gRPC target such as "dns:///tenure.prod:8470" which stands for all
-  // addresses that the name resolves to. Calls go round robin over all of them; those that failed last are avoided for a while.
+  // Where the daemon's replicas listen: "host:port", or a gRPC target such as "dns:///tenure.prod:8470" which stands
+  // for all addresses that the name resolves to. Calls go round robin over all of them; those that failed last are
+  // avoided for a while.
   std::vector<std::string> targets = {"127.0.0.1:8470"};
   TlsOptions tls;
-  std::string bearer_token;                                    // Sent with each call if not empty.
-  Duration timeout = std::chrono::seconds(30);                 // Of a call, repetitions included, unless it says otherwise.
-  Duration keepalive_interval = std::chrono::seconds(30);      // At least 20 s, or the daemon hangs up.
+  std::string bearer_token;                                // Sent with each call if not empty.
+  Duration timeout = std::chrono::seconds(30);             // Of a call, repetitions included, unless it says otherwise.
+  Duration keepalive_interval = std::chrono::seconds(30);  // At least 20 s, or the daemon hangs up.
   Duration keepalive_timeout = std::chrono::seconds(10);
-  Duration connect_timeout = Duration::zero();                 // How long Connect waits for a replica. Default: it does not.
+  Duration connect_timeout = Duration::zero();  // How long Connect waits for a replica. Default: it does not.
   RetryOptions retry;
   // Gives every enqueued job without an idempotency key a random one (kept 10 min), so that enqueues are repeated, too.
   bool generate_idempotency_keys = false;
@@ -78,7 +83,8 @@ class JobRange;
 class Client {
  public:
   // Opens a connection. Effect: validates the options; connects in the background unless connect_timeout is set.
-  // Errors: INVALID_ARGUMENT (no target, keepalive below 20 s, half a client certificate); UNAVAILABLE (connect_timeout).
+  // Errors: INVALID_ARGUMENT (no target, keepalive below 20 s, half a client certificate); UNAVAILABLE
+  // (connect_timeout).
   static absl::StatusOr<Client> Connect(ClientOptions options = {});
   // The seam for tests: uses these channels (one per replica) instead of opening any. Targets and TLS are ignored.
   static Client FromChannels(std::vector<std::shared_ptr<grpc::ChannelInterface>> channels, ClientOptions options = {});
@@ -92,12 +98,14 @@ class Client {
   absl::StatusOr<Enqueued> Enqueue(const JobSpec& spec, const CallOptions& options = {});
   // Accepts many; any number: they travel in calls of at most 10,000 jobs and 3 MiB. Each succeeds or fails on its own.
   // Repeated: each call of which all jobs have an idempotency key.
-  std::vector<absl::StatusOr<Enqueued>> EnqueueBatch(const std::vector<JobSpec>& specs, const CallOptions& options = {});
+  std::vector<absl::StatusOr<Enqueued>> EnqueueBatch(const std::vector<JobSpec>& specs,
+                                                     const CallOptions& options = {});
 
   // One job, live or ended. Repeated: yes. Errors: INVALID_ARGUMENT, NOT_FOUND / JOB_NOT_FOUND.
   absl::StatusOr<Job> Get(std::string_view id, const CallOptions& options = {});
   // Waits until the job has ended and returns it. The wait is CallOptions::timeout (here the default is: without end).
-  // Repeated: yes, so that a restart of the daemon does not end the wait. Errors: as Get; DEADLINE_EXCEEDED (still live).
+  // Repeated: yes, so that a restart of the daemon does not end the wait. Errors: as Get; DEADLINE_EXCEEDED (still
+  // live).
   absl::StatusOr<Job> WaitForOutcome(std::string_view id, const CallOptions& options = {});
 
   // One page of jobs; page_size 0 means 50, at most 1,000. Repeated: yes. Errors: INVALID_ARGUMENT.
@@ -106,63 +114,74 @@ class Client {
   // All of them, page by page as the loop goes on:  for (const auto& job : client.ListAll(filter)) if (job.ok()) ...
   JobRange ListAll(JobFilter filter, int page_size = 0, CallOptions options = {});
 
-  // Ends a live job at once and for good. Repeated: yes. Errors: NOT_FOUND / JOB_NOT_FOUND, FAILED_PRECONDITION / ALREADY_SETTLED.
+  // Ends a live job at once and for good. Repeated: yes. Errors: NOT_FOUND / JOB_NOT_FOUND, FAILED_PRECONDITION /
+  // ALREADY_SETTLED.
   absl::StatusOr<CancelledJob> Cancel(std::string_view id, std::string_view why = {}, const CallOptions& options = {});
   std::vector<absl::StatusOr<CancelledJob>> CancelBatch(const std::vector<std::string>& ids, std::string_view why = {},
                                                         const CallOptions& options = {});
 
-  // A scheduled job becomes due now; an ended one is made anew. Answers the id of the job that will run. Repeated: yes (the
-  // client sends a request id; yours if not empty). Errors: NOT_FOUND / JOB_NOT_FOUND, FAILED_PRECONDITION / NOT_RETRYABLE.
+  // A scheduled job becomes due now; an ended one is made anew. Answers the id of the job that will run. Repeated: yes
+  // (the client sends a request id; yours if not empty). Errors: NOT_FOUND / JOB_NOT_FOUND, FAILED_PRECONDITION /
+  // NOT_RETRYABLE.
   absl::StatusOr<std::string> Retry(std::string_view id, const CallOptions& options = {});
-  std::vector<absl::StatusOr<std::string>> RetryBatch(const std::vector<std::string>& ids, std::string_view request_id = {},
+  std::vector<absl::StatusOr<std::string>> RetryBatch(const std::vector<std::string>& ids,
+                                                      std::string_view request_id = {},
                                                       const CallOptions& options = {});
 
   // ---- Queues ----
 
-  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS / QUEUE_EXISTS. Repeated: no (a repeat after a lost reply would answer QUEUE_EXISTS).
+  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS / QUEUE_EXISTS. Repeated: no (a repeat after a lost reply would answer
+  // QUEUE_EXISTS).
   absl::StatusOr<Queue> CreateQueue(std::string_view name, const QueueSettings& settings = {}, bool paused = false,
                                     const CallOptions& options = {});
-  // Changes the settings that are set; those named in `reset` ("max_attempts", "crash_budget", "backoff", "description") go back to
-  // their defaults. Repeated: yes. Errors: INVALID_ARGUMENT, NOT_FOUND / QUEUE_NOT_FOUND.
+  // Changes the settings that are set; those named in `reset` ("max_attempts", "crash_budget", "backoff",
+  // "description") go back to their defaults. Repeated: yes. Errors: INVALID_ARGUMENT, NOT_FOUND / QUEUE_NOT_FOUND.
   absl::StatusOr<Queue> UpdateQueue(std::string_view name, const QueueSettings& settings,
                                     const std::vector<std::string>& reset = {}, const CallOptions& options = {});
   // Repeated: yes, all of these. Errors: NOT_FOUND / QUEUE_NOT_FOUND.
   absl::StatusOr<Queue> GetQueue(std::string_view name, const CallOptions& options = {});
-  absl::StatusOr<QueuePage> ListQueues(std::string_view name_prefix = {}, int page_size = 0, std::string_view page_token = {},
-                                       const CallOptions& options = {});
+  absl::StatusOr<QueuePage> ListQueues(std::string_view name_prefix = {}, int page_size = 0,
+                                       std::string_view page_token = {}, const CallOptions& options = {});
   absl::StatusOr<Queue> PauseQueue(std::string_view name, const CallOptions& options = {});
   absl::StatusOr<Queue> ResumeQueue(std::string_view name, const CallOptions& options = {});
 
   // ---- Workers: the primitives that WorkerPool is made of ----
 
   // Takes ready jobs under a lease; waits up to options.wait for the first. OK without jobs means that there were none.
-  // Repeated: with a request_id (a lost reply is replayed). Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED / TOO_MANY_POLLS,
-  // UNAVAILABLE / DRAINING or DATABASE_UNAVAILABLE.
+  // Repeated: with a request_id (a lost reply is replayed). Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED /
+  // TOO_MANY_POLLS, UNAVAILABLE / DRAINING or DATABASE_UNAVAILABLE.
   absl::StatusOr<ClaimResult> Claim(const ClaimOptions& claim, const CallOptions& options = {});
-  // Takes exactly these jobs (at most 1,000); claim.queues and claim.wait are ignored. Errors of an item: FAILED_PRECONDITION /
-  // LEASE_HELD (metadata holder, until), NOT_READY, ALREADY_SETTLED; NOT_FOUND / JOB_NOT_FOUND. Repeated: with a request_id.
+  // Takes exactly these jobs (at most 1,000); claim.queues and claim.wait are ignored. Errors of an item:
+  // FAILED_PRECONDITION / LEASE_HELD (metadata holder, until), NOT_READY, ALREADY_SETTLED; NOT_FOUND / JOB_NOT_FOUND.
+  // Repeated: with a request_id.
   std::vector<absl::StatusOr<ClaimedJob>> ClaimNamed(const std::vector<std::string>& job_ids, const ClaimOptions& claim,
                                                      const CallOptions& options = {});
   // Moves the end of leases to now + duration, never earlier. Repeated: yes.
   // Errors of an item: FAILED_PRECONDITION / LEASE_LOST, JOB_CANCELLED, ALREADY_SETTLED; NOT_FOUND / JOB_NOT_FOUND.
   absl::StatusOr<Extended> Extend(const ExtendItem& item, const CallOptions& options = {});
-  std::vector<absl::StatusOr<Extended>> ExtendBatch(const std::vector<ExtendItem>& items, const CallOptions& options = {});
-  // The settles. All are repeated: the token makes them safe, the same verb again answers OK with `replayed`. Errors as Extend.
+  std::vector<absl::StatusOr<Extended>> ExtendBatch(const std::vector<ExtendItem>& items,
+                                                    const CallOptions& options = {});
+  // The settles. All are repeated: the token makes them safe, the same verb again answers OK with `replayed`. Errors as
+  // Extend.
   absl::StatusOr<Settled> Complete(const CompleteItem& item, const CallOptions& options = {});
-  std::vector<absl::StatusOr<Settled>> CompleteBatch(const std::vector<CompleteItem>& items, const CallOptions& options = {});
+  std::vector<absl::StatusOr<Settled>> CompleteBatch(const std::vector<CompleteItem>& items,
+                                                     const CallOptions& options = {});
   absl::StatusOr<Settled> Fail(const FailItem& item, const CallOptions& options = {});
   std::vector<absl::StatusOr<Settled>> FailBatch(const std::vector<FailItem>& items, const CallOptions& options = {});
   absl::StatusOr<Settled> Release(const ReleaseItem& item, const CallOptions& options = {});
-  std::vector<absl::StatusOr<Settled>> ReleaseBatch(const std::vector<ReleaseItem>& items, const CallOptions& options = {});
+  std::vector<absl::StatusOr<Settled>> ReleaseBatch(const std::vector<ReleaseItem>& items,
+                                                    const CallOptions& options = {});
   absl::StatusOr<Settled> Snooze(const SnoozeItem& item, const CallOptions& options = {});
-  std::vector<absl::StatusOr<Settled>> SnoozeBatch(const std::vector<SnoozeItem>& items, const CallOptions& options = {});
-  // Waits for what a worker must know about the jobs it holds; empty when time ran out. Best effort: Extend is the safety net.
-  // Repeated: yes.
+  std::vector<absl::StatusOr<Settled>> SnoozeBatch(const std::vector<SnoozeItem>& items,
+                                                   const CallOptions& options = {});
+  // Waits for what a worker must know about the jobs it holds; empty when time ran out. Best effort: Extend is the
+  // safety net. Repeated: yes.
   absl::StatusOr<std::vector<Notice>> AwaitNotices(const NoticesOptions& notices, const CallOptions& options = {});
 
   // ---- Operators ---- Repeated: yes, all of these.
 
-  absl::StatusOr<WorkerPage> ListWorkers(int page_size = 0, std::string_view page_token = {}, const CallOptions& options = {});
+  absl::StatusOr<WorkerPage> ListWorkers(int page_size = 0, std::string_view page_token = {},
+                                         const CallOptions& options = {});
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& options = {});
   absl::StatusOr<std::vector<Server>> ListServers(const CallOptions& options = {});
   absl::StatusOr<std::vector<BackgroundWorker>> ListBackgroundWorkers(const CallOptions& options = {});
@@ -174,7 +193,8 @@ class Client {
   std::shared_ptr<internal::Connection> connection_;
 };
 
-// The jobs of a List, fetched page by page. A single-pass range of absl::StatusOr<Job>; after an error it ends. Not thread-safe.
+// The jobs of a List, fetched page by page. A single-pass range of absl::StatusOr<Job>; after an error it ends. Not
+// thread-safe.
 class JobRange {
  public:
   class Iterator {

@@ -1,6 +1,6 @@
-// How the client library reports errors: an absl::Status whose code says what kind of failure it was and which carries the
-// daemon's machine-readable facts (google.rpc.ErrorInfo: a reason, metadata; google.rpc.RetryInfo: a delay). Public header of
-// tenure::client. Thread-safe: values and pure functions only.
+// How the client library reports errors: an absl::Status whose code says what kind of failure it was and which carries
+// the daemon's machine-readable facts (google.rpc.ErrorInfo: a reason, metadata; google.rpc.RetryInfo: a delay). Public
+// header of tenure::client. Thread-safe: values and pure functions only.
 #pragma once
 
 #include <chrono>
@@ -15,21 +15,21 @@ namespace tenure::client {
 
 // The reasons a program is most likely to act on. docs/errors.md lists all of them.
 namespace reason {
-inline constexpr std::string_view kLeaseLost = "LEASE_LOST";            // The token is stale: somebody else may hold the job.
-inline constexpr std::string_view kLeaseHeld = "LEASE_HELD";            // A named claim: see metadata holder and until.
+inline constexpr std::string_view kLeaseLost = "LEASE_LOST";  // The token is stale: somebody else may hold the job.
+inline constexpr std::string_view kLeaseHeld = "LEASE_HELD";  // A named claim: see metadata holder and until.
 inline constexpr std::string_view kJobCancelled = "JOB_CANCELLED";      // The job was cancelled.
 inline constexpr std::string_view kAlreadySettled = "ALREADY_SETTLED";  // The job, or this token, ended in another way.
 inline constexpr std::string_view kJobNotFound = "JOB_NOT_FOUND";       // Never existed, or its history has expired.
 inline constexpr std::string_view kNotReady = "NOT_READY";              // A named claim of a job that is not ready.
-inline constexpr std::string_view kNotRetryable = "NOT_RETRYABLE";      // Retry of a job that is ready, leased or blocked.
+inline constexpr std::string_view kNotRetryable = "NOT_RETRYABLE";  // Retry of a job that is ready, leased or blocked.
 inline constexpr std::string_view kQueueNotFound = "QUEUE_NOT_FOUND";
 inline constexpr std::string_view kQueueExists = "QUEUE_EXISTS";
-inline constexpr std::string_view kInvalidField = "INVALID_FIELD";      // Metadata field and rule.
+inline constexpr std::string_view kInvalidField = "INVALID_FIELD";  // Metadata field and rule.
 inline constexpr std::string_view kPayloadTooLarge = "PAYLOAD_TOO_LARGE";
 inline constexpr std::string_view kIdempotencyConflict = "IDEMPOTENCY_CONFLICT";
-inline constexpr std::string_view kOverloaded = "OVERLOADED";           // Shed; nothing was done. Retry after RetryDelay.
+inline constexpr std::string_view kOverloaded = "OVERLOADED";  // Shed; nothing was done. Retry after RetryDelay.
 inline constexpr std::string_view kTooManyPolls = "TOO_MANY_POLLS";
-inline constexpr std::string_view kDraining = "DRAINING";               // This replica shuts down: another one serves.
+inline constexpr std::string_view kDraining = "DRAINING";  // This replica shuts down: another one serves.
 inline constexpr std::string_view kDatabaseUnavailable = "DATABASE_UNAVAILABLE";
 }  // namespace reason
 

@@ -1,8 +1,9 @@
 // What the lease protocol passes around: claims, leases, settles. Public header of tenure::client; plain structs for
 // Client::Claim and its siblings, for people who write a worker loop of their own. Thread-safety: values.
 //
-// The protocol in three lines: Claim answers with jobs, each under a lease with a secret token; Extend moves a lease's end; a
-// settle (Complete, Fail, Release, Snooze) with the token ends it. A stale token changes nothing and is answered LEASE_LOST.
+// The protocol in three lines: Claim answers with jobs, each under a lease with a secret token; Extend moves a lease's
+// end; a settle (Complete, Fail, Release, Snooze) with the token ends it. A stale token changes nothing and is answered
+// LEASE_LOST.
 #pragma once
 
 #include <chrono>
@@ -33,15 +34,15 @@ struct SlotReservation {
 };
 
 struct ClaimOptions {
-  std::string worker_id;                            // Required: shown as the holder. See NewWorkerId().
-  std::vector<QueueSelection> queues;               // 1 to 1,000. Unused by ClaimNamed.
+  std::string worker_id;               // Required: shown as the holder. See NewWorkerId().
+  std::vector<QueueSelection> queues;  // 1 to 1,000. Unused by ClaimNamed.
   QueueOrder order = QueueOrder::kStrict;
-  int max_jobs = 1;                                 // At most 1,000.
-  Duration lease = std::chrono::seconds(30);        // From 1 s to 12 h.
-  Duration wait = Duration::zero();                 // How long to wait for a job; at most 60 s.
-  std::string request_id;                           // With one the claim is safe to repeat: see NewRequestId().
-  std::vector<SlotReservation> reservations;        // At most 10.
-  int64_t max_bytes = 0;                            // Of payload in the answer. Default 3 MiB, at most 64 MiB.
+  int max_jobs = 1;                           // At most 1,000.
+  Duration lease = std::chrono::seconds(30);  // From 1 s to 12 h.
+  Duration wait = Duration::zero();           // How long to wait for a job; at most 60 s.
+  std::string request_id;                     // With one the claim is safe to repeat: see NewRequestId().
+  std::vector<SlotReservation> reservations;  // At most 10.
+  int64_t max_bytes = 0;                      // Of payload in the answer. Default 3 MiB, at most 64 MiB.
 };
 
 // A job under a lease.
@@ -114,9 +115,9 @@ struct Notice {
 };
 
 struct NoticesOptions {
-  std::string worker_id;             // Required: that of the claims.
-  Duration wait = Duration::zero();  // At most 60 s.
-  std::vector<std::string> seen_ids; // Notices received in the last two minutes, not to be sent again.
+  std::string worker_id;              // Required: that of the claims.
+  Duration wait = Duration::zero();   // At most 60 s.
+  std::vector<std::string> seen_ids;  // Notices received in the last two minutes, not to be sent again.
 };
 
 // "host-pid-random": unique per call, for ClaimOptions::worker_id.

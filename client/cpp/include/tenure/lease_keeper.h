@@ -1,9 +1,10 @@
-// LeaseKeeper: extends a set of leases in the background until each is forgotten, and says at once when one is lost. WorkerPool is
-// built on it; so can a loop of your own be. Public header of tenure::client. Thread-safe.
+// LeaseKeeper: extends a set of leases in the background until each is forgotten, and says at once when one is lost.
+// WorkerPool is built on it; so can a loop of your own be. Public header of tenure::client. Thread-safe.
 //
-// Rules: a lease is extended when a third of it has passed since the last successful Extend was SENT (monotonic clock), all that are
-// due in one call. If none succeeded for a whole lease it may be somebody else's: its stop_token is triggered (kRunOut), but it is
-// extended on, for its token may still be the current one and its settle still be accepted.
+// Rules: a lease is extended when a third of it has passed since the last successful Extend was SENT (monotonic clock),
+// all that are due in one call. If none succeeded for a whole lease it may be somebody else's: its stop_token is
+// triggered (kRunOut), but it is extended on, for its token may still be the current one and its settle still be
+// accepted.
 #pragma once
 
 #include <atomic>
@@ -66,7 +67,8 @@ class HeldLease {
 struct LeaseKeeperOptions {
   Duration lease = std::chrono::seconds(30);             // What each Extend asks for.
   Duration progress_interval = std::chrono::seconds(1);  // A job's progress is sent at most so often.
-  // Called once when a lease leaves kHeld, on a thread of the keeper or of gRPC; must not block. `why` is the daemon's answer.
+  // Called once when a lease leaves kHeld, on a thread of the keeper or of gRPC; must not block. `why` is the daemon's
+  // answer.
   std::function<void(const std::shared_ptr<HeldLease>& lease, const absl::Status& why)> on_change;
   // Called when an Extend call failed as a whole (it is repeated). Must not block.
   std::function<void(const absl::Status& error)> on_error;
@@ -75,7 +77,8 @@ struct LeaseKeeperOptions {
 class LeaseKeeper {
  public:
   explicit LeaseKeeper(Client client, LeaseKeeperOptions options = {});
-  // Stops extending; waits for hooks that run, not for calls under way, whose answers are dropped. Not to be called from a hook.
+  // Stops extending; waits for hooks that run, not for calls under way, whose answers are dropped. Not to be called
+  // from a hook.
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;

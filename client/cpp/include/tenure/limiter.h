@@ -1,6 +1,6 @@
-// SlotLimiter: how many jobs one process runs at once, how many of these slots are kept for urgent jobs, and how many one tenant may
-// take. WorkerPool uses it; several pools may share one, and so may a loop of your own. Public header of tenure::client.
-// Thread-safe. Never blocks: TryAcquire answers a permit or NotAdmitted.
+// SlotLimiter: how many jobs one process runs at once, how many of these slots are kept for urgent jobs, and how many
+// one tenant may take. WorkerPool uses it; several pools may share one, and so may a loop of your own. Public header of
+// tenure::client. Thread-safe. Never blocks: TryAcquire answers a permit or NotAdmitted.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace tenure::client {
 struct SlotLimits {
   int slots = 16;                             // Jobs at once; at least 1.
   std::vector<SlotReservation> reservations;  // Together at most `slots`.
-  int slots_per_tenant = 0;                   // Of one tenant at once. 0: no bound. Jobs without a tenant are not bound.
+  int slots_per_tenant = 0;  // Of one tenant at once. 0: no bound. Jobs without a tenant are not bound.
 };
 
 // Why a job may not start now.
@@ -30,7 +30,8 @@ enum class NotAdmitted {
 
 class SlotLimiter;
 
-// One slot, given back when it is destroyed. Movable. Must not outlive the process's interest in it; keeps the limiter alive.
+// One slot, given back when it is destroyed. Movable. Must not outlive the process's interest in it; keeps the limiter
+// alive.
 class SlotPermit {
  public:
   SlotPermit() = default;
@@ -62,12 +63,13 @@ class SlotLimiter : public std::enable_shared_from_this<SlotLimiter> {
   virtual int Free(int priority) const = 0;
   // Slots taken now.
   virtual int in_use() const = 0;
-  // Slots taken now by jobs of a priority below this one, which must be the min_priority of a reservation (0 for others).
+  // Slots taken now by jobs of a priority below this one, which must be the min_priority of a reservation (0 for
+  // others).
   virtual int InUseBelow(int priority) const = 0;
   virtual const SlotLimits& limits() const = 0;
 
-  // Calls `listener` after a slot was given back, on the thread that gave it back; it must not block. The subscription ends when the
-  // returned handle is destroyed.
+  // Calls `listener` after a slot was given back, on the thread that gave it back; it must not block. The subscription
+  // ends when the returned handle is destroyed.
   virtual std::shared_ptr<void> OnRelease(std::function<void()> listener) = 0;
 
  protected:

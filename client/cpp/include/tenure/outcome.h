@@ -1,4 +1,5 @@
-// What a handler says about its job when it ends. Public header of tenure::client; plain structs. Thread-safety: values.
+// What a handler says about its job when it ends. Public header of tenure::client; plain structs. Thread-safety:
+// values.
 //
 // A handler returns an Outcome:  return Complete{Payload::Json("{}")};  return RetryAfter{30s, "rate limited"};
 // or throws one of the same structs from wherever it is:               throw Discard{"no such customer"};
@@ -41,11 +42,12 @@ struct Discard {
   std::string reason;
 };
 
-// The handler stopped because its stop_token asked it to: the job was cancelled or its lease lost (then there is nothing left to
-// settle), or the pool shuts down (then the job is given back, spending nothing).
+// The handler stopped because its stop_token asked it to: the job was cancelled or its lease lost (then there is
+// nothing left to settle), or the pool shuts down (then the job is given back, spending nothing).
 struct Cancelled {};
 
-// The handler settled the job itself, inside its own database transaction (tenure.complete): the pool does not settle it again.
+// The handler settled the job itself, inside its own database transaction (tenure.complete): the pool does not settle
+// it again.
 struct SettledElsewhere {};
 
 using Outcome = std::variant<Complete, Fail, RetryAfter, Snooze, Discard, Cancelled, SettledElsewhere>;

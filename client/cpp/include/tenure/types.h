@@ -1,6 +1,6 @@
-// Jobs, queues and what producers ask for, as plain C++ structs. Public header of tenure::client; no gRPC or protobuf types.
-// Thread-safety: values. Durations are std::chrono; a time that is not set is an empty optional. Where a comment says "default",
-// that is what the daemon applies when the field is left as it is here.
+// Jobs, queues and what producers ask for, as plain C++ structs. Public header of tenure::client; no gRPC or protobuf
+// types. Thread-safety: values. Durations are std::chrono; a time that is not set is an empty optional. Where a comment
+// says "default", that is what the daemon applies when the field is left as it is here.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 namespace tenure::client {
 
 using Duration = std::chrono::nanoseconds;
-using Time = std::chrono::system_clock::time_point;         // Wall clock: the database's.
-using SteadyTime = std::chrono::steady_clock::time_point;   // This process's monotonic clock.
+using Time = std::chrono::system_clock::time_point;        // Wall clock: the database's.
+using SteadyTime = std::chrono::steady_clock::time_point;  // This process's monotonic clock.
 using Headers = std::map<std::string, std::string>;
 
 // Where a job stands. The first five are live; the last four are final and never change.
@@ -30,7 +30,7 @@ enum class JobState {
   kCompleted = 6,
   kDiscarded = 7,  // A budget was spent or a worker discarded it: a dead letter.
   kCancelled = 8,
-  kExpired = 9,    // It did not start before its expire time.
+  kExpired = 9,  // It did not start before its expire time.
 };
 constexpr bool IsFinal(JobState state) { return state >= JobState::kCompleted; }
 // "READY", "LEASED", ...
@@ -90,7 +90,7 @@ struct Job {
   int attempt = 0;   // Numbers the claims, from 1.
   int failures = 0;  // At max_attempts: a dead letter.
   int max_attempts = 0;
-  int crashes = 0;   // Leases that ran out. At crash_budget: a dead letter.
+  int crashes = 0;  // Leases that ran out. At crash_budget: a dead letter.
   int crash_budget = 0;
   int releases = 0;
   int snoozes = 0;
@@ -103,11 +103,11 @@ struct Job {
   std::optional<Time> end_time;
   std::optional<Time> expire_time;
   std::optional<Time> update_time;
-  std::optional<LeaseInfo> lease;      // Only while LEASED.
-  std::optional<JobError> error;       // The last one.
-  std::optional<Payload> result;       // Only when COMPLETED.
+  std::optional<LeaseInfo> lease;  // Only while LEASED.
+  std::optional<JobError> error;   // The last one.
+  std::optional<Payload> result;   // Only when COMPLETED.
   std::optional<Progress> progress;
-  std::optional<Backoff> backoff;      // Its own; absent where the queue's applies.
+  std::optional<Backoff> backoff;  // Its own; absent where the queue's applies.
 };
 
 // What a producer asks for. Only queue and kind are required.
@@ -115,19 +115,19 @@ struct JobSpec {
   std::string queue;
   std::string kind;
   Payload payload;
-  Headers headers;                             // At most 64 entries and 16 KiB.
-  int priority = 0;                            // Higher first, -100 to 100.
-  std::string tenant;                          // The fairness key, at most 255 bytes.
-  std::optional<Time> due_time;                // Default: at once. At most one of due_time and delay.
-  std::optional<Duration> delay;               // At most 10 years.
-  std::optional<Time> expire_time;             // At most one of expire_time and ttl.
-  std::optional<Duration> ttl;                 // Expires unless started by then. Default: never.
-  std::optional<int> max_attempts;             // Default: the queue's, else 20.
-  std::optional<int> crash_budget;             // Default: the queue's, else 5.
-  std::optional<Backoff> backoff;              // Default: the queue's.
-  std::string idempotency_key;                 // Makes the enqueue safe to repeat. Default: none.
+  Headers headers;                                // At most 64 entries and 16 KiB.
+  int priority = 0;                               // Higher first, -100 to 100.
+  std::string tenant;                             // The fairness key, at most 255 bytes.
+  std::optional<Time> due_time;                   // Default: at once. At most one of due_time and delay.
+  std::optional<Duration> delay;                  // At most 10 years.
+  std::optional<Time> expire_time;                // At most one of expire_time and ttl.
+  std::optional<Duration> ttl;                    // Expires unless started by then. Default: never.
+  std::optional<int> max_attempts;                // Default: the queue's, else 20.
+  std::optional<int> crash_budget;                // Default: the queue's, else 5.
+  std::optional<Backoff> backoff;                 // Default: the queue's.
+  std::string idempotency_key;                    // Makes the enqueue safe to repeat. Default: none.
   std::optional<Duration> idempotency_retention;  // Default 24 h, from 1 s to 30 days.
-  std::string effect_key;                      // Default: the job's id.
+  std::string effect_key;                         // Default: the job's id.
 };
 
 // An accepted job.
@@ -144,7 +144,7 @@ struct CancelledJob {
 
 // Filters of List; all that are set must hold.
 struct JobFilter {
-  std::string queue;             // Default: all.
+  std::string queue;  // Default: all.
   std::vector<std::string> kinds;
   std::vector<JobState> states;  // Default: all live states.
   Headers headers;               // Each pair must be among the job's headers.
