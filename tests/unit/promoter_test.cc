@@ -36,11 +36,11 @@ class PromoterStore : public testing::LeaderStore {
     if (!answers.empty()) {
       absl::StatusOr<store::PromoteResult> answer = answers.front();
       answers.pop_front();
-      if (answer.ok()) Complete(*answer);
+      if (answer.ok()) Fill(*answer);
       return answer;
     }
     store::PromoteResult result;
-    Complete(result);
+    Fill(result);
     return result;
   }
 
@@ -54,7 +54,7 @@ class PromoterStore : public testing::LeaderStore {
 
  private:
   // An answer that says nothing of its cursor has read everything.
-  void Complete(store::PromoteResult& result) const {
+  void Fill(store::PromoteResult& result) const {
     result.now = DatabaseNow();
     if (result.cursor == absl::InfinitePast()) result.cursor = result.now;
   }
