@@ -238,6 +238,8 @@ int Run::Report(const absl::Status& status, const std::optional<Summary>& summar
   if (summary) {
     for (std::string& failure : summary->Failures(options_.jobs)) failures.push_back(std::move(failure));
   }
+  // Before the directory is removed, which takes seconds on some disks.
+  if (summary) std::cout << '\n' << ToText(*summary) << std::flush;
   const bool has_logs = fs::exists(DaemonProcess::LogPath(directory_));
   if (!failures.empty() && has_logs) {
     failures.push_back(
@@ -245,7 +247,6 @@ int Run::Report(const absl::Status& status, const std::optional<Summary>& summar
   } else if (!directory_.empty()) {
     if (absl::Status removed = RemoveDirectory(); !removed.ok()) failures.emplace_back(removed.message());
   }
-  if (summary) std::cout << '\n' << ToText(*summary);
   if (summary && failures.empty()) std::cout << '\n' << kHowToRun << '\n';
   std::cout << std::flush;
   for (const std::string& failure : failures) std::cerr << "demo: " << failure << '\n';

@@ -140,7 +140,7 @@ std::string ToText(const Summary& summary) {
                       Thousands(std::llround(summary.undisturbed_per_second))));
   row("enqueue to start, p50", absl::StrFormat("%.1f ms", summary.start_latency_ms_p50),
       absl::StrFormat("from the Enqueue call to the handler, %d jobs in flight", kWindow));
-  row("enqueue to start, p99", absl::StrFormat("%.1f ms", summary.start_latency_ms_p99), "");
+  row("enqueue to start, p99", absl::StrFormat("%.1f ms", summary.start_latency_ms_p99), "by the nearest rank");
   return text;
 }
 
