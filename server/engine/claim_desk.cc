@@ -421,7 +421,11 @@ void ClaimDesk::RunBatch(int32_t queue, std::shared_ptr<Batch> batch) {
   absl::StatusOr<store::ClaimResult> result = batch->claim.slots.empty()
                                                   ? absl::StatusOr<store::ClaimResult>(absl::CancelledError())
                                                   : store_.Claim(batch->claim);
-  if (result.ok()) hooks_.granted(result->jobs, sent);
+  if (result.ok()) {
+    hooks_.granted(result->jobs, sent);
+  } else if (!absl::IsCancelled(result.status())) {
+    hooks_.in_doubt();
+  }
   FinishBatch(queue, *batch, std::move(result));
 }
 

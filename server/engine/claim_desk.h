@@ -38,6 +38,8 @@ class ClaimDesk {
   struct Hooks {
     // A claim has granted these leases; `sent` is when it was sent.
     std::function<void(const std::vector<store::ClaimedJob>&, Clock::TimePoint sent)> granted;
+    // A claim failed; whether it granted anything is not known.
+    std::function<void()> in_doubt;
     // Nobody is there to take these: give them back untouched.
     std::function<void(std::vector<store::ClaimedJob>)> give_back;
     std::function<int32_t()> replica;

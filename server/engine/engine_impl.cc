@@ -33,6 +33,7 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
       waiters_(store, executor_, timers_, options_),
       desk_(store, executor_, timers_, directory_, metrics, options_,
             {[this](const std::vector<store::ClaimedJob>& jobs, Clock::TimePoint sent) { Granted(jobs, sent); },
+             [this] { reconcile_ = true; },
              [this](std::vector<store::ClaimedJob> jobs) {
                Undeliverable({std::move(jobs), false});
              },

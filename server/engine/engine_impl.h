@@ -178,8 +178,8 @@ class EngineImpl : public Engine {
 
   std::atomic<int32_t> replica_{0};
   std::atomic<bool> draining_{false};
-  std::atomic<bool> reconcile_{false};
-  std::atomic<bool> reaping_{false};  // Off while the database is away: what ran out then is judged when it is back.
+  std::atomic<bool> reconcile_{false};  // A claim's commit is in doubt: look for leases that nobody here knows.
+  std::atomic<bool> reaping_{false};    // Off while the database is away: what ran out then is judged when it is back.
 
   mutable std::mutex mu_;
   std::condition_variable cv_;
@@ -187,6 +187,7 @@ class EngineImpl : public Engine {
   int calls_ = 0;
   std::condition_variable idle_cv_;
   std::string snapshot_;
+  absl::Time database_time_ = absl::InfinitePast();  // When events were last read and every outage was on record.
   std::unordered_map<int32_t, store::QueueCounts> counts_;
   std::unordered_map<int32_t, absl::Duration> oldest_;
   std::unordered_map<std::string, std::vector<std::string>> seen_workers_;

@@ -243,7 +243,10 @@ void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline,
       // One entry per queue: each is a transaction of its own.
       const std::string request = call.request_id.empty() || by_queue.size() == 1 ? call.request_id : std::string();
       auto outcomes = store_.ClaimNamed(queue, replica_, call.worker, call.lease, request, ids);
-      if (!outcomes.ok()) return done(outcomes.status());
+      if (!outcomes.ok()) {
+        reconcile_ = true;
+        return done(outcomes.status());
+      }
       std::vector<store::ClaimedJob> granted;
       int held = 0;
       for (size_t i = 0; i < indexes.size(); ++i) {

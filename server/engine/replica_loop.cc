@@ -3,7 +3,9 @@
 // --background=none.
 //
 // An outage is a time in which this loop could not reach the database (or the process stood still). When it is over it
-// is written down before any lease is ended, so that leases that ran out meanwhile are forgiven (reap.sql).
+// is written down before any lease is ended, so that leases that ran out meanwhile are forgiven (reap.sql). A statement
+// that was already on its way, or a timer that fires first, must not be quicker: leases are judged as of the database's
+// time when events were last read.
 #include <algorithm>
 #include <utility>
 
@@ -20,6 +22,8 @@ constexpr auto kOutage = std::chrono::milliseconds(2500);
 constexpr auto kErrorPause = std::chrono::milliseconds(250);
 constexpr auto kOldestEvery = std::chrono::seconds(2);
 constexpr auto kReconcileEvery = std::chrono::seconds(30);
+// Longer than a statement whose connection broke can go on (its own time limit is 5 s).
+constexpr auto kDoubtEnds = std::chrono::seconds(7);
 constexpr auto kWorkersEvery = std::chrono::seconds(10);
 constexpr auto kReapEvery = std::chrono::milliseconds(100);
 constexpr auto kLookAgain = std::chrono::milliseconds(300);
@@ -49,7 +53,6 @@ void EngineImpl::ReplicaLoop() {
     }
     std::unique_lock<std::mutex> lock(mu_);
     last_error_ = status;
-    if (status.ok()) last_ok_ = now;
     metrics_.event_lag.Add({}).Set(
         last_ok_ == Clock::TimePoint{} ? 0 : std::chrono::duration<double>(now - last_ok_).count());
     if (stopping_) return;
@@ -102,6 +105,10 @@ absl::Status EngineImpl::ReadEventsOnce() {
   {
     std::lock_guard<std::mutex> lock(mu_);
     snapshot_ = events.snapshot;
+    // From here on, what had ended by then may be judged: if there was an outage, it is on record.
+    database_time_ = events.now;
+    // What stands still later in the round is an outage as well, so the round's end does not count.
+    last_ok_ = now;
   }
   Apply(events);
   return absl::OkStatus();
@@ -140,8 +147,10 @@ absl::Status EngineImpl::Upkeep() {
   const Clock::TimePoint now = clock_.Now();
   bool heartbeat, oldest, reconcile, workers;
   std::vector<store::WorkerSeen> seen;
+  absl::Time seen_at;
   {
     std::lock_guard<std::mutex> lock(mu_);
+    seen_at = database_time_;
     heartbeat = now >= next_heartbeat_;
     oldest = now >= next_oldest_;
     reconcile = now >= next_reconcile_;
@@ -153,11 +162,22 @@ absl::Status EngineImpl::Upkeep() {
     }
   }
   if (heartbeat) {
-    TENURE_RETURN_IF_ERROR(store_.Heartbeat(replica_, draining_, options_.replica_lease));
+    TENURE_RETURN_IF_ERROR(store_.Heartbeat(replica_, draining_, options_.replica_lease, seen_at));
     std::lock_guard<std::mutex> lock(mu_);
     next_heartbeat_ = now + absl::ToChronoMicroseconds(options_.heartbeat_interval);
   }
-  if (reconcile || reconcile_.exchange(false)) TENURE_RETURN_IF_ERROR(ReconcileLeases());
+  const bool in_doubt = reconcile_.exchange(false);
+  if (reconcile || in_doubt) {
+    if (absl::Status known = ReconcileLeases(); !known.ok()) {
+      reconcile_ = in_doubt;
+      return known;
+    }
+    if (in_doubt) {
+      // The claim may still be at work in the database, and commit after this look.
+      std::lock_guard<std::mutex> lock(mu_);
+      next_reconcile_ = now + kDoubtEnds;
+    }
+  }
   if (!seen.empty()) TENURE_RETURN_IF_ERROR(store_.RecordWorkers(seen));
   if (oldest) ReadOldest();
   metrics_.leases_tracked.Add({}).Set(static_cast<double>(watch_.size()));
@@ -218,14 +238,19 @@ void EngineImpl::ScheduleReaping() {
 }
 
 void EngineImpl::ReapDue() {
+  absl::Time as_of;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    as_of = database_time_;
+  }
   for (auto& [queue, due] : watch_.TakeDue()) {
     const size_t page = static_cast<size_t>(options_.max_batch_items);
     for (size_t at = 0; at < due.size(); at += page) {
       std::vector<store::LeaseRef> part(due.begin() + static_cast<std::ptrdiff_t>(at),
                                         due.begin() + static_cast<std::ptrdiff_t>(std::min(due.size(), at + page)));
-      executor_.Post([this, queue = queue, part = std::move(part)] {
+      executor_.Post([this, queue = queue, as_of, part = std::move(part)] {
         std::vector<store::ReadyRange> ready;
-        auto reaped = store_.Reap(queue, part, &ready);
+        auto reaped = store_.Reap(queue, part, &ready, as_of);
         const Clock::TimePoint now = clock_.Now();
         if (!reaped.ok()) {
           for (const store::LeaseRef& lease : part) watch_.Add(lease, now + std::chrono::seconds(1));

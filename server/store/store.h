@@ -111,11 +111,15 @@ class Store {
   // --- Leases that run out ------------------------------------------------------------------------------------------
 
   // Ends those of `leases` (one queue) that have run out: back to ready, or to the dead letters at the crash budget.
+  // `as_of`: only those whose end lies before this time of the database. A caller that passes the time of its last word
+  // from the database cannot, with a statement that was held up on its way, end what ran out while nobody could extend.
   virtual absl::StatusOr<std::vector<Reaped>> Reap(int32_t queue, std::span<const LeaseRef> leases,
-                                                   std::vector<ReadyRange>* ready) = 0;
+                                                   std::vector<ReadyRange>* ready,
+                                                   absl::Time as_of = absl::InfiniteFuture()) = 0;
   // All leases that this replica granted, from the rows: the net under its timers.
   virtual absl::StatusOr<std::vector<LeaseRemaining>> ListLeases(int32_t replica) = 0;
-  // Leases granted by replicas that are gone. Fenced.
+  // Leases granted by replicas that are gone. Fenced. Ends nothing while no replica has sent a heartbeat lately: then
+  // they were all cut off, and have not written the outage down yet.
   virtual absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) = 0;
 
   // --- Events -------------------------------------------------------------------------------------------------------
@@ -137,8 +141,10 @@ class Store {
 
   virtual absl::StatusOr<int32_t> RegisterReplica(std::string_view name, std::string_view version) = 0;
   // NOT_FOUND / REPLICA_LOST if the row is gone or its lease ran out: register anew. Also records this process's
-  // backends.
-  virtual absl::Status Heartbeat(int32_t replica, bool draining, absl::Duration lease) = 0;
+  // backends. `seen`: the database's time at the caller's last word from it; the heartbeat tells no more than that the
+  // replica was in touch then, however late it arrives.
+  virtual absl::Status Heartbeat(int32_t replica, bool draining, absl::Duration lease,
+                                 absl::Time seen = absl::InfiniteFuture()) = 0;
   virtual absl::Status UnregisterReplica(int32_t replica) = 0;
   virtual absl::StatusOr<std::vector<ReplicaRow>> ListReplicas() = 0;
   // Terminates the database sessions of replicas whose lease ran out, then removes those without leases. Fenced.

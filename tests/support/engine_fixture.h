@@ -38,11 +38,10 @@ bool Eventually(double seconds, Fn holds) {
 
 class Replica {
  public:
-  Replica(std::unique_ptr<store::postgres::PostgresStore> on, std::string name) : store(std::move(on)) {
-    engine::Options options;
-    options.replica_name = std::move(name);
-    options.version = "test";
-    engine = engine::MakeEngine(*store, Clock::Real(), metrics, options);
+  Replica(std::unique_ptr<store::postgres::PostgresStore> on, const std::string& name)
+      : Replica(std::move(on), Named(name)) {}
+  Replica(std::unique_ptr<store::postgres::PostgresStore> on, engine::Options options) : store(std::move(on)) {
+    engine = engine::MakeEngine(*store, Clock::Real(), metrics, std::move(options));
   }
   ~Replica() { engine->Stop(In(5)); }
 
@@ -112,13 +111,21 @@ class Replica {
   std::unique_ptr<store::postgres::PostgresStore> store;
   Metrics metrics;
   std::unique_ptr<engine::Engine> engine;
+
+ private:
+  static engine::Options Named(const std::string& name) {
+    engine::Options options;
+    options.replica_name = name;
+    options.version = "test";
+    return options;
+  }
 };
 
 class ReplicaTest : public StoreTest {
  protected:
   // Started, and healthy.
-  std::unique_ptr<Replica> StartReplica(std::string name) {
-    auto replica = std::make_unique<Replica>(OpenStore(6), std::move(name));
+  std::unique_ptr<Replica> StartReplica(const std::string& name) {
+    auto replica = std::make_unique<Replica>(OpenStore(6), name);
     replica->engine->Start();
     EXPECT_TRUE(replica->AwaitHealthy()) << replica->engine->health().database_error;
     return replica;

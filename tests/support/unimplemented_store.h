@@ -68,7 +68,7 @@ class UnimplementedStore : public store::Store {
     return Unimplemented();
   }
   absl::StatusOr<std::vector<store::Reaped>> Reap(int32_t, std::span<const store::LeaseRef>,
-                                                  std::vector<store::ReadyRange>*) override {
+                                                  std::vector<store::ReadyRange>*, absl::Time) override {
     return Unimplemented();
   }
   absl::StatusOr<std::vector<store::LeaseRemaining>> ListLeases(int32_t) override { return Unimplemented(); }
@@ -79,7 +79,7 @@ class UnimplementedStore : public store::Store {
     return Unimplemented();
   }
   absl::StatusOr<int32_t> RegisterReplica(std::string_view, std::string_view) override { return Unimplemented(); }
-  absl::Status Heartbeat(int32_t, bool, absl::Duration) override { return Unimplemented(); }
+  absl::Status Heartbeat(int32_t, bool, absl::Duration, absl::Time) override { return Unimplemented(); }
   absl::Status UnregisterReplica(int32_t) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::ReplicaRow>> ListReplicas() override { return Unimplemented(); }
   absl::StatusOr<int> EvictReplicas(const store::Fence&) override { return Unimplemented(); }

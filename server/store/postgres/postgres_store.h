@@ -64,7 +64,8 @@ class PostgresStore : public Store {
                                                            std::span<const LeaseToken> tokens) override;
 
   absl::StatusOr<std::vector<Reaped>> Reap(int32_t queue, std::span<const LeaseRef> leases,
-                                           std::vector<ReadyRange>* ready) override;
+                                           std::vector<ReadyRange>* ready,
+                                           absl::Time as_of = absl::InfiniteFuture()) override;
   absl::StatusOr<std::vector<LeaseRemaining>> ListLeases(int32_t replica) override;
   absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) override;
 
@@ -73,7 +74,8 @@ class PostgresStore : public Store {
   absl::StatusOr<std::vector<std::optional<absl::Duration>>> OldestReady(std::span<const ReadyRange> from) override;
 
   absl::StatusOr<int32_t> RegisterReplica(std::string_view name, std::string_view version) override;
-  absl::Status Heartbeat(int32_t replica, bool draining, absl::Duration lease) override;
+  absl::Status Heartbeat(int32_t replica, bool draining, absl::Duration lease,
+                         absl::Time seen = absl::InfiniteFuture()) override;
   absl::Status UnregisterReplica(int32_t replica) override;
   absl::StatusOr<std::vector<ReplicaRow>> ListReplicas() override;
   absl::StatusOr<int> EvictReplicas(const Fence& fence) override;

@@ -27,14 +27,15 @@ absl::StatusOr<int32_t> PostgresStore::RegisterReplica(std::string_view name, st
   return rows.Int32(0, 0);
 }
 
-absl::Status PostgresStore::Heartbeat(int32_t replica, bool draining, absl::Duration lease) {
+absl::Status PostgresStore::Heartbeat(int32_t replica, bool draining, absl::Duration lease, absl::Time seen) {
   const auto backends = pool_.Backends();
   Params params;
   params.Add(replica)
       .Add(absl::ToInt64Microseconds(lease))
       .Add(draining)
       .AddArray(backends, [](const auto& b) { return b.first; })
-      .AddArray(backends, [](const auto& b) { return b.second; });
+      .AddArray(backends, [](const auto& b) { return b.second; })
+      .Add(seen);
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("heartbeat", sql::kHeartbeat, params));
   if (rows.rows() == 0) {
     return MakeError(absl::StatusCode::kNotFound, "REPLICA_LOST",

@@ -235,7 +235,7 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
 
 namespace {
 
-Params ReapParams(int32_t queue, std::vector<LeaseRef> leases, const Fence* fence) {
+Params ReapParams(int32_t queue, std::vector<LeaseRef> leases, const Fence* fence, absl::Time as_of) {
   std::sort(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id < b.id; });
   leases.erase(
       std::unique(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id == b.id; }),
@@ -249,6 +249,7 @@ Params ReapParams(int32_t queue, std::vector<LeaseRef> leases, const Fence* fenc
   } else {
     params.AddNull().AddNull();
   }
+  params.Add(as_of);
   return params;
 }
 
@@ -274,10 +275,10 @@ void ReadReaped(const Result& rows, int32_t queue, std::map<int64_t, Reaped>& re
 }  // namespace
 
 absl::StatusOr<std::vector<Reaped>> PostgresStore::Reap(int32_t queue, std::span<const LeaseRef> leases,
-                                                        std::vector<ReadyRange>* ready) {
+                                                        std::vector<ReadyRange>* ready, absl::Time as_of) {
   std::map<int64_t, Reaped> reaped;
-  TENURE_ASSIGN_OR_RETURN(Result rows,
-                          RunOne("reap", sql::kReap, ReapParams(queue, {leases.begin(), leases.end()}, nullptr)));
+  TENURE_ASSIGN_OR_RETURN(
+      Result rows, RunOne("reap", sql::kReap, ReapParams(queue, {leases.begin(), leases.end()}, nullptr, as_of)));
   ReadReaped(rows, queue, reaped, ready);
   std::vector<int64_t> absent;
   for (const LeaseRef& lease : leases) {
@@ -322,6 +323,7 @@ absl::StatusOr<RecoverResult> PostgresStore::Recover(const Fence& fence, int lim
                           RunOne("list_orphans", sql::kListOrphans, Params().Add(static_cast<int64_t>(limit))));
   RecoverResult result;
   result.more = orphans.rows() >= limit;
+  absl::Time as_of;
   std::map<int32_t, std::vector<LeaseRef>> due;
   for (int row = 0; row < orphans.rows(); ++row) {
     const absl::Duration remaining = absl::Seconds(orphans.Double(row, 3));
@@ -330,12 +332,13 @@ absl::StatusOr<RecoverResult> PostgresStore::Recover(const Fence& fence, int lim
       result.more = false;  // They come in the order of their ends: the rest has time yet.
       continue;
     }
+    as_of = orphans.Time(row, 4);
     due[orphans.Int32(row, 0)].push_back({orphans.Int32(row, 0), orphans.Int(row, 1), orphans.Int32(row, 2)});
   }
   int progress = 0;
   for (const auto& [queue, leases] : due) {
     std::map<int64_t, Reaped> reaped;
-    TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, leases, &fence)));
+    TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, leases, &fence, as_of)));
     ReadReaped(rows, queue, reaped, &result.ready);
     for (const auto& [unused, one] : reaped) {
       if (one.remaining) {

@@ -1,6 +1,6 @@
 -- Ends leases of one queue that have run out: back to ready, or to the dead letters at the crash budget; tells the workers.
 -- $1 queue, $2 ids (sorted, distinct), $3 token numbers; $4, $5 name and term of the leading background worker, or NULL for
--- the replica that granted the leases: with a name nothing is written once the term is over.
+-- the replica that granted the leases: with a name nothing is written once the term is over; $6 only what ended before this time.
 -- A lease that ran out while no daemon could reach the database (tenure.outage) stands for a third of its duration more, so that its
 -- worker can extend it, and burns no crash.
 -- Answers each lease that is still there: reaped, discarded, or how long it has yet.
@@ -27,7 +27,7 @@ locked as materialized (
   ) j
 ),
 judged as materialized (
-  select l.*, l.ends_at <= now() as over,
+  select l.*, l.ends_at <= least(now(), $6::timestamptz) as over,
          not l.forgiven and l.crashes + 1 >= coalesce(l.crash_budget, l.queue_crash_budget, 5) as dead
   from locked l
 ),
