@@ -182,6 +182,35 @@ TEST_F(OutageTest, WhoseWorkerDiedInTheOutageIsRecoveredSoonAfterIt) {
   EXPECT_EQ(Sql("select count(*) from tenure.job where crashes = 0 and attempt = 2"), "20");
 }
 
+// A database that comes and goes: what ran out in the first outage, and waits for its worker, is not ended by the
+// second.
+TEST_F(OutageTest, AnOutageThatFollowsUponAnotherIsTheSameOne) {
+  const int32_t granter = *store_->RegisterReplica("granter", "test");
+  Enqueue(1);
+  store::ClaimBatch batch;
+  batch.queue = queue_;
+  batch.replica = granter;
+  batch.ranges = {{0, store::kLowestKey, store::kHighestKey}};
+  batch.workers = {"w"};
+  batch.slots = {store::ClaimSlot{0, -1, absl::Minutes(1)}};
+  const ClaimedJob job = store_->Claim(batch)->jobs.at(0);
+  // It ran out 10 s ago, in an outage of 12 s that ended 2 s ago; another of a second has just ended.
+  Sql("update tenure.job set lease_until = now() - interval '10 s'");
+  Sql("insert into tenure.outage (began_at, ended_at) values (now() - interval '14 s', now() - interval '2 s')");
+  ASSERT_TRUE(store_->RecordOutage(absl::Seconds(1)).ok());
+  const std::vector<store::LeaseRef> refs{{queue_, job.job.id.seq, job.token.number}};
+  std::vector<store::ReadyRange> ready;
+  auto reaped = store_->Reap(queue_, refs, &ready);
+  ASSERT_TRUE(reaped.ok()) << reaped.status();
+  ASSERT_TRUE((*reaped)[0].remaining);
+  EXPECT_GT(*(*reaped)[0].remaining, absl::Seconds(10));
+  EXPECT_EQ(Sql("select count(*) from tenure.outage"), "1");
+  // One long after is another.
+  Sql("update tenure.outage set ended_at = now() - interval '1 min'");
+  ASSERT_TRUE(store_->RecordOutage(absl::Seconds(1)).ok());
+  EXPECT_EQ(Sql("select count(*) from tenure.outage"), "2");
+}
+
 // CASES 18 and 29: calls during the outage answer UNAVAILABLE and say why, polls wait on, and afterwards everything
 // works again without anybody's help.
 TEST_F(OutageTest, SettlesAreRefusedAsUnavailableAndSucceedOnRetryAndTheEngineRecoversByItself) {
