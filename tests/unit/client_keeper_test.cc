@@ -2,6 +2,7 @@
 // short leases.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -18,7 +19,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::FakeTenured;
 
-constexpr Duration kLease = milliseconds(300);
+// Short, yet long enough that a busy machine does not let it run out by itself.
+constexpr Duration kLease = milliseconds(900);
 
 class Keeper : public ::testing::Test {
  protected:
@@ -51,8 +53,12 @@ TEST_F(Keeper, ExtendsAllThatAreDueInOneCallAndStopsWhenForgotten) {
   for (const ClaimedJob& job : Claim(50)) held.push_back(keeper.Hold(job));
   EXPECT_EQ(keeper.size(), 50u);
   const SteadyTime first_end = held[0]->end();
-  ASSERT_TRUE(daemon_.Await([&] { return daemon_.calls("Extend") >= 4; }));
-  for (const auto& call : daemon_.extends()) EXPECT_EQ(call.items_size(), 50);
+  ASSERT_TRUE(daemon_.Await([&] {
+    return std::all_of(held.begin(), held.end(),
+                       [&](const auto& lease) { return lease->end() > first_end + kLease / 2; });
+  }));
+  // Two rounds or so, not a call for each lease.
+  EXPECT_LE(daemon_.calls("Extend"), 10);
   for (const auto& lease : held) {
     EXPECT_EQ(lease->state(), LeaseState::kHeld);
     EXPECT_FALSE(lease->stop_token().stop_requested());
@@ -127,7 +133,7 @@ TEST_F(Keeper, AReplicaThatHangsCostsNoLease) {
   const auto jobs = Claim(1);
   LeaseKeeper keeper(both, Options());
   const auto lease = keeper.Hold(jobs[0]);
-  ASSERT_TRUE(daemon_.Await([&] { return daemon_.job(jobs[0].job.id).extends >= 5; }));
+  ASSERT_TRUE(daemon_.Await([&] { return daemon_.job(jobs[0].job.id).extends >= 3; }));
   EXPECT_EQ(lease->state(), LeaseState::kHeld);
   EXPECT_GE(hanging.calls("Extend"), 1);
 }

@@ -269,12 +269,13 @@ TEST_F(ClientCalls, OneBadItemDoesNotSpoilTheBatch) {
 
 TEST_F(ClientCalls, ALargeBatchTravelsInSeveralCalls) {
   const std::vector<JobSpec> many(25'000, JobSpec{.queue = "q", .kind = "k"});
-  for (const auto& result : client_.EnqueueBatch(many)) ASSERT_TRUE(result.ok()) << result.status();
+  const CallOptions patient{.timeout = seconds(120), .stop = {}};
+  for (const auto& result : client_.EnqueueBatch(many, patient)) ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(daemon_.batches("Enqueue"), (std::vector<int>{10'000, 10'000, 5'000}));
 
   std::vector<JobSpec> heavy(8, JobSpec{.queue = "q", .kind = "k"});
   for (JobSpec& spec : heavy) spec.payload = Payload::Bytes(std::string(1'000'000, 'x'));
-  for (const auto& result : client_.EnqueueBatch(heavy)) ASSERT_TRUE(result.ok()) << result.status();
+  for (const auto& result : client_.EnqueueBatch(heavy, patient)) ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(daemon_.batches("Enqueue").size(), 3u + 3u);  // 3, 3 and 2.
 }
 
