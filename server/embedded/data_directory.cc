@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <locale.h>
+#include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -30,6 +31,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kUnfinishedPrefix[] = "initdb-";
+// How often, and how far apart, an unfinished cluster is removed that somebody still works at: 2 s in all.
+constexpr int kRemoveRounds = 100;
+constexpr int kRemovePauseMs = 20;
 constexpr off_t kLogRotateBytes = 16 << 20;
 constexpr size_t kLogTailBytes = 4 << 10;
 
@@ -181,7 +185,18 @@ absl::Status DataDirectory::RemoveUnfinished() const {
   }
   for (const fs::path& path : unfinished) {
     LogWarn("removing an unfinished database cluster", {{"path", path.string()}});
-    fs::remove_all(path, error);
+    // An initdb whose daemon was killed may be at it still, writing or clearing up: what it removes first is no error,
+    // and what it adds goes in the next round.
+    for (int round = 0; round < kRemoveRounds; ++round) {
+      error.clear();
+      fs::remove_all(path, error);
+      std::error_code gone;
+      if (!fs::exists(path, gone)) {
+        error.clear();
+        break;
+      }
+      poll(nullptr, 0, kRemovePauseMs);
+    }
   }
   if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot clean up ", root_));
   return absl::OkStatus();

@@ -199,7 +199,7 @@ bool ClaimDesk::MaybeReady(const Queue& queue) const {
 // Puts a poll into the line of its next queue that may have something; parks it if none has. The queues before the next
 // one are looked at once more: they may have become ready while it stood in another's line.
 void ClaimDesk::Place(const PollPtr& poll, Actions& actions) {
-  if (poll->answered || poll->in_line != 0) return;
+  if (poll->answered || poll->in_line != 0 || poll->looking_up) return;
   const size_t count = poll->queues.size();
   for (size_t tried = 0; tried < count; ++tried) {
     if (poll->next >= count) poll->next = 0;
@@ -212,20 +212,22 @@ void ClaimDesk::Place(const PollPtr& poll, Actions& actions) {
     return;
   }
   poll->next = 0;
-  if (!poll->call.request_id.empty() && !poll->checked_replay) LookUp(poll);
+  if (!poll->call.request_id.empty() && !poll->checked_replay) return LookUp(poll);
   Park(poll, actions);
 }
 
 // The original of a repeated claim may have taken jobs whose answer was lost. Looked up only when there is nothing else
-// to answer: where there is, the claim itself finds the request id taken.
+// to answer: where there is, the claim itself finds the request id taken. Until the look-up is done the poll stands
+// nowhere, so that nothing is claimed for it meanwhile.
 void ClaimDesk::LookUp(const PollPtr& poll) {
+  Leave(poll);
   poll->checked_replay = true;
   poll->looking_up = true;
   executor_.Post([this, poll] { Replay(poll); });
 }
 
 void ClaimDesk::Park(const PollPtr& poll, Actions& actions) {
-  if (!poll->looking_up && poll->ends <= timers_.clock().Now()) return Answer(poll, ClaimAnswer{}, actions);
+  if (poll->ends <= timers_.clock().Now()) return Answer(poll, ClaimAnswer{}, actions);
   poll->is_parked = true;
   for (int32_t id : poll->queues) {
     Queue& queue = QueueOf(id);
@@ -312,14 +314,13 @@ void ClaimDesk::Replay(const PollPtr& poll) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     poll->looking_up = false;
-    // In flight it may be getting jobs of its own; if its request is taken, its batch comes back here.
-    if (poll->answered || poll->in_flight) return;
+    if (poll->answered) return;
     if (!found.ok()) {
       Answer(poll, found.status(), actions);
     } else if (found->has_value()) {
       Answer(poll, ClaimAnswer{std::move(**found), true}, actions);
-    } else if (poll->in_line == 0 && poll->ends <= timers_.clock().Now()) {
-      Answer(poll, ClaimAnswer{}, actions);
+    } else {
+      Place(poll, actions);
     }
   }
   Run(actions);
@@ -486,7 +487,6 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
           });
       if (replay) {
         LookUp(poll);
-        Park(poll, actions);
       } else if (poll->cancelled) {
         // With a request id the caller's repeat may still come for them.
         if (!got[i].empty() && poll->call.request_id.empty()) {

@@ -235,6 +235,11 @@ TEST_F(EngineTest, ARepeatedClaimGetsTheSameLeasesFromAnotherReplica) {
   ASSERT_EQ(second->jobs.size(), 2u);
   std::set<std::string> tokens{first->jobs[0].token.ToString(), first->jobs[1].token.ToString()};
   EXPECT_TRUE(tokens.contains(second->jobs[0].token.ToString()));
+  // And from the same one, where the cursor stands behind them.
+  auto third = Claim(*a->engine, call);
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_TRUE(third->replayed);
+  EXPECT_EQ(third->jobs.size(), 2u);
 }
 
 TEST_F(EngineTest, APollWithARequestIdWaitsQuietly) {
