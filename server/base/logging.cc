@@ -14,11 +14,21 @@ void AppendJsonString(std::string& out, std::string_view text) {
   out.push_back('"');
   for (char c : text) {
     switch (c) {
-      case '"': out.append("\\\""); break;
-      case '\\': out.append("\\\\"); break;
-      case '\n': out.append("\\n"); break;
-      case '\r': out.append("\\r"); break;
-      case '\t': out.append("\\t"); break;
+      case '"':
+        out.append("\\\"");
+        break;
+      case '\\':
+        out.append("\\\\");
+        break;
+      case '\n':
+        out.append("\\n");
+        break;
+      case '\r':
+        out.append("\\r");
+        break;
+      case '\t':
+        out.append("\\t");
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20) {
           static const char* kHex = "0123456789abcdef";
@@ -93,9 +103,17 @@ absl::Status InitLogging(LogFormat format, std::string_view level) {
   return absl::OkStatus();
 }
 
-void LogDebug(std::string_view event, std::initializer_list<LogField> fields) { Write(spdlog::level::debug, event, fields); }
-void LogInfo(std::string_view event, std::initializer_list<LogField> fields) { Write(spdlog::level::info, event, fields); }
-void LogWarn(std::string_view event, std::initializer_list<LogField> fields) { Write(spdlog::level::warn, event, fields); }
-void LogError(std::string_view event, std::initializer_list<LogField> fields) { Write(spdlog::level::err, event, fields); }
+void LogDebug(std::string_view event, std::initializer_list<LogField> fields) {
+  Write(spdlog::level::debug, event, fields);
+}
+void LogInfo(std::string_view event, std::initializer_list<LogField> fields) {
+  Write(spdlog::level::info, event, fields);
+}
+void LogWarn(std::string_view event, std::initializer_list<LogField> fields) {
+  Write(spdlog::level::warn, event, fields);
+}
+void LogError(std::string_view event, std::initializer_list<LogField> fields) {
+  Write(spdlog::level::err, event, fields);
+}
 
 }  // namespace tenure

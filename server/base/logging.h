@@ -1,4 +1,5 @@
-// Structured logs over spdlog: one event, then key=value pairs (text) or one JSON object a line. Layer: base. Thread-safe.
+// Structured logs over spdlog: one event, then key=value pairs (text) or one JSON object a line. Layer: base.
+// Thread-safe.
 //
 //   LogInfo("lease reaped", {{"queue", name}, {"jobs", absl::StrCat(n)}});
 #pragma once

@@ -1,5 +1,5 @@
-// Status helpers of every layer: an absl::Status that carries the machine-readable facts a caller acts on (ErrorInfo reason,
-// metadata, retry delay) next to the sentence a person reads. Thread-safe: values only.
+// Status helpers of every layer: an absl::Status that carries the machine-readable facts a caller acts on (ErrorInfo
+// reason, metadata, retry delay) next to the sentence a person reads. Thread-safe: values only.
 #pragma once
 
 #include <map>
@@ -25,7 +25,8 @@ absl::Status MakeError(absl::StatusCode code, std::string_view reason, std::stri
                        std::map<std::string, std::string> metadata = {},
                        std::optional<absl::Duration> retry_after = std::nullopt);
 
-// INVALID_ARGUMENT with reason INVALID_FIELD (or `reason`) and metadata field: names the field and the rule that it breaks.
+// INVALID_ARGUMENT with reason INVALID_FIELD (or `reason`) and metadata field: names the field and the rule that it
+// breaks.
 absl::Status InvalidField(std::string_view field, std::string_view rule, std::string_view reason = "INVALID_FIELD");
 
 // The facts of `status`; reason is empty if it carries none.
@@ -34,8 +35,8 @@ ErrorDetails DetailsOf(const absl::Status& status);
 }  // namespace tenure
 
 // Leave the function with an error status; the value otherwise.
-#define TENURE_RETURN_IF_ERROR(expr)                   \
-  do {                                                 \
+#define TENURE_RETURN_IF_ERROR(expr)                                                       \
+  do {                                                                                     \
     if (absl::Status tenure_status_ = (expr); !tenure_status_.ok()) return tenure_status_; \
   } while (false)
 

@@ -43,7 +43,8 @@ std::string Start(const std::map<std::string, std::string>& server) {
   const std::string ini = dir + "/pgbouncer.ini";
   {
     std::ofstream out(ini);
-    out << "[databases]\n* = host=" << server.at("host") << " port=" << server.at("port") << " user=" << server.at("user") << "\n"
+    out << "[databases]\n* = host=" << server.at("host") << " port=" << server.at("port")
+        << " user=" << server.at("user") << "\n"
         << "[pgbouncer]\nlisten_addr =\nlisten_port = 6432\nunix_socket_dir = " << dir << "\nauth_type = any\n"
         << "pool_mode = transaction\nmax_client_conn = 1000\ndefault_pool_size = 40\nlogfile = " << dir << "/log\n"
         << "pidfile = " << dir << "/pid\n";

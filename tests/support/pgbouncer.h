@@ -1,5 +1,6 @@
-// PgBouncer in transaction mode in front of the test server, for running a suite through a pooler: with TENURE_TEST_POOLER=1 in
-// the environment every ScopedDatabase hands out a URL that goes through it. Layer: tests. Thread-safe.
+// PgBouncer in transaction mode in front of the test server, for running a suite through a pooler: with
+// TENURE_TEST_POOLER=1 in the environment every ScopedDatabase hands out a URL that goes through it. Layer: tests.
+// Thread-safe.
 #pragma once
 
 #include <string>

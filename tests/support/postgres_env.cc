@@ -251,7 +251,8 @@ void PostgresEnv::DropDatabase(const std::string& url) {
 void PostgresEnv::Execute(const std::string& statement) const {
   PGconn* connection = PQconnectdb(admin_url_.c_str());
   if (PQstatus(connection) != CONNECTION_OK) Die(PQerrorMessage(connection));
-  PQsetNoticeProcessor(connection, [](void*, const char*) {}, nullptr);
+  PQsetNoticeProcessor(
+      connection, [](void*, const char*) {}, nullptr);
   PGresult* result = PQexec(connection, statement.c_str());
   if (PQresultStatus(result) != PGRES_COMMAND_OK) Die(absl::StrCat(statement, ": ", PQerrorMessage(connection)));
   PQclear(result);

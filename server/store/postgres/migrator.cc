@@ -16,8 +16,8 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Minutes(10);
 
-// "create schema if not exists" wants the right to create schemas in the database even where the schema is there; asking first,
-// an administrator can make it beforehand, and the role needs no such right.
+// "create schema if not exists" wants the right to create schemas in the database even where the schema is there;
+// asking first, an administrator can make it beforehand, and the role needs no such right.
 constexpr std::string_view kMakeTable =
     "do $$ begin if to_regnamespace('tenure') is null then create schema tenure; end if; end $$; "
     "create table if not exists tenure.schema_migration "
