@@ -338,6 +338,7 @@ absl::StatusOr<RecoverResult> PostgresStore::Recover(const Fence& fence, int lim
   int progress = 0;
   for (const auto& [queue, leases] : due) {
     std::map<int64_t, Reaped> reaped;
+    int back = 0, dead = 0;
     TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, leases, &fence, as_of)));
     ReadReaped(rows, queue, reaped, &result.ready);
     for (const auto& [unused, one] : reaped) {
@@ -347,6 +348,12 @@ absl::StatusOr<RecoverResult> PostgresStore::Recover(const Fence& fence, int lim
       }
       ++progress;
       ++(one.discarded ? result.discarded : result.recovered);
+      ++(one.discarded ? dead : back);
+    }
+    if (back + dead > 0) {
+      const std::string name = rows.Text(0, rows.Column("queue_name"));
+      Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "expired"}}, back + dead);
+      Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "discarded"}}, dead);
     }
   }
   // A page on which nothing could be done (locked rows, or forgiven ones with time left) would come again at once.

@@ -53,7 +53,13 @@ absl::StatusOr<int> PostgresStore::ExpireJobs(const Fence& fence, int limit) {
   TENURE_ASSIGN_OR_RETURN(
       Result rows,
       RunOne("expire", sql::kExpire, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
-  return rows.Int32(0, 0);
+  int expired = 0;
+  for (int row = 0; row < rows.rows(); ++row) {
+    const int32_t jobs = rows.Int32(row, 1);
+    Metrics::Add(metrics_.jobs_settled, {{"queue", rows.Text(row, 0)}, {"outcome", "expired"}}, jobs);
+    expired += jobs;
+  }
+  return expired;
 }
 
 absl::Status PostgresStore::EnsurePartitions(int days_ahead) {

@@ -1,4 +1,5 @@
--- Jobs that did not start in time end as expired. $1, $2 name and term of the leader; $3 limit. Reads the index job_expiring.
+-- Jobs that did not start in time end as expired. $1, $2 name and term of the leader; $3 limit. Reads the index job_expiring. Answers how
+-- many, by queue.
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
 ),
@@ -36,4 +37,4 @@ counted as (
          -count(*) filter (where l.state = 3), -count(*) filter (where l.state = 5), count(*)
   from locked l group by l.queue_id
 )
-select count(*) as jobs from locked;
+select q.name, count(*) as jobs from locked l join tenure.queue q on q.id = l.queue_id group by q.name;

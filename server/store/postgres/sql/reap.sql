@@ -11,12 +11,12 @@ outage as materialized (
   select o.began_at, o.ended_at from tenure.outage o order by o.id desc limit 1
 ),
 locked as materialized (
-  select j.*, q.crash_budget as queue_crash_budget,
+  select j.*, q.crash_budget as queue_crash_budget, q.name as queue_name,
          case when o.ended_at is not null and j.lease_until >= o.began_at
               then greatest(j.lease_until, o.ended_at + j.lease_us / 3 * interval '1 microsecond')
               else j.lease_until end as ends_at,
          coalesce(j.lease_until between o.began_at and o.ended_at + j.lease_us / 3 * interval '1 microsecond', false) as forgiven
-  from (select q.crash_budget from tenure.queue q where q.id = $1) q
+  from (select q.crash_budget, q.name from tenure.queue q where q.id = $1) q
   left join outage o on true
   cross join unnest($2::bigint[], $3::int[]) as i (id, number)
   cross join lateral (
@@ -71,6 +71,6 @@ told as (
   insert into tenure.event as e (slot, queue_id, type, notice, worker, job_id, job_day, token, reason)
   select tenure.event_slot(), $1, 3, 2, l.worker, l.id, l.day, l.token, 'the lease ran out' from judged l where l.over
 )
-select l.id, l.over, l.over and l.dead as discarded, l.forgiven, l.priority, l.rank,
+select l.id, l.over, l.over and l.dead as discarded, l.forgiven, l.priority, l.rank, l.queue_name,
        extract(epoch from l.ends_at - now())::float8 as remaining
 from judged l;
