@@ -69,6 +69,7 @@ TEST(PostgresEnvTest, LeavesNothingBehindWhenKilled) {
     unsetenv("TENURE_TEST_DATABASE_URL");
     setenv("TENURE_TEST_PIPE", absl::StrCat(ends[1]).c_str(), 1);
     unsetenv("GTEST_TOTAL_SHARDS");  // The one test it runs would fall to one shard only.
+    unsetenv("GTEST_SHARD_INDEX");
     execl("/proc/self/exe", "test", "--gtest_filter=PostgresEnvTest.DISABLED_StartAndHang",
           "--gtest_also_run_disabled_tests", "--gtest_brief=1", static_cast<char*>(nullptr));
     _exit(127);
