@@ -271,6 +271,7 @@ TEST_F(RaceTest, ARetryThatWaitsForItsOwnOriginalIsOk) {
       auto connection = postgres::Connection::Open(database_.url(), "original", absl::Seconds(5)).value();
       const uint64_t looked = Statements(move);
       std::thread retry;
+      std::atomic<bool> answered{false};
       Answer answer;
       {
         postgres::Transaction original(*connection, {absl::Seconds(30)});
@@ -280,7 +281,6 @@ TEST_F(RaceTest, ARetryThatWaitsForItsOwnOriginalIsOk) {
                                  params);
         ASSERT_TRUE(rows.ok()) << rows.status();
         ASSERT_EQ(rows->rows(), 1);
-        std::atomic<bool> answered{false};
         retry = std::thread([&] {
           answer = Make(move, *replica, {token})[0];
           answered = true;
