@@ -47,7 +47,11 @@ struct ClaimDesk::Queue {
   std::list<PollPtr> parked;
   bool in_flight = false;
   Clock::TimePoint rest_until{};
-  std::vector<int64_t> revisit;
+  struct Missed {
+    int64_t id;
+    int16_t priority;
+  };
+  std::vector<Missed> revisit;  // Ready when a claim read them, but locked by somebody.
   Clock::TimePoint revisit_at{};
   Clock::Duration revisit_delay = kFirstRevisit;
   bool revisit_timer = false;
@@ -139,7 +143,6 @@ void ClaimDesk::Begin(const PollPtr& poll, QueueDirectory::Resolved resolved) {
       auto queue = resolved.find(share->queue);
       if (queue == resolved.end()) continue;
       if (queue->second.ok()) {
-        QueueOf(queue->second->id).paused = queue->second->paused;
         poll->queues.push_back(queue->second->id);
       } else if (absl::IsNotFound(queue->second.status())) {
         // It may have been made while its name was looked up; then its event has come already.
@@ -170,7 +173,12 @@ int32_t ClaimDesk::Kept(const Poll& poll, int16_t* least) {
   return std::min(kept, poll.call.max_jobs);
 }
 
-bool ClaimDesk::HasReadyFrom(const Queue& queue, int16_t least) {
+bool ClaimDesk::HasReadyFrom(const Queue& queue, int16_t least) const {
+  if (queue.revisit_at <= timers_.clock().Now() &&
+      std::any_of(queue.revisit.begin(), queue.revisit.end(),
+                  [&](const auto& missed) { return missed.priority >= least; })) {
+    return true;
+  }
   for (const auto& [priority, cursor] : queue.cursors) {
     if (priority < least) return false;
     if (cursor.MaybeReady()) return true;
@@ -398,12 +406,18 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
   }
   if (!queue.revisit.empty() && queue.revisit_at <= timers_.clock().Now()) {
     // Half the slots at most: rows that stay locked must not keep the others from being served.
-    const size_t some = std::min(queue.revisit.size(), std::max<size_t>(1, batch->claim.slots.size() / 2));
-    batch->claim.revisit.assign(queue.revisit.begin(), queue.revisit.begin() + static_cast<std::ptrdiff_t>(some));
-    if (batch->claim.slots.size() == 1 && !batch->claim.ranges.empty() && absl::Bernoulli(random_, 0.5))
-      batch->claim.revisit.clear();
-    queue.revisit.erase(queue.revisit.begin(),
-                        queue.revisit.begin() + static_cast<std::ptrdiff_t>(batch->claim.revisit.size()));
+    const size_t some = std::max<size_t>(1, batch->claim.slots.size() / 2);
+    const bool skip = batch->claim.slots.size() == 1 && !batch->claim.ranges.empty() && absl::Bernoulli(random_, 0.5);
+    std::vector<Queue::Missed> left;
+    for (const Queue::Missed& missed : queue.revisit) {
+      if (!skip && batch->revisited.size() < some && missed.priority >= batch->min_priority) {
+        batch->claim.revisit.push_back(missed.id);
+        batch->revisited.push_back(missed.priority);
+      } else {
+        left.push_back(missed);
+      }
+    }
+    queue.revisit = std::move(left);
   }
   queue.in_flight = true;
   actions.push_back([this, id = queue.id, batch] { executor_.Post([this, id, batch] { RunBatch(id, batch); }); });
@@ -436,8 +450,11 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
     std::lock_guard<std::mutex> lock(mu_);
     Queue& queue = QueueOf(id);
     queue.in_flight = false;
-    const bool ok = result.ok();
-    const bool cancelled = !ok && absl::IsCancelled(result.status());
+    // A claim that found the queue paused has read nothing: its stretches stay as they were, and the queue rests. That
+    // it is paused is learned from its event, since this answer may be older than a resume.
+    const bool paused = result.ok() && result->paused;
+    const bool ok = result.ok() && !paused;
+    const bool cancelled = !ok && !paused && absl::IsCancelled(result.status());
     for (const Batch::Slice& slice : batch.slices) {
       queue.cursors[slice.priority].Finish(ok, ok ? result->ranges.data() + slice.first : nullptr, slice.count);
     }
@@ -445,13 +462,16 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
       if (batch.claim.revisit.empty() && queue.revisit.empty()) queue.revisit_delay = kFirstRevisit;
       if (!result->missed.empty()) {
         const bool again = !batch.claim.revisit.empty();
-        queue.revisit.insert(queue.revisit.end(), result->missed.begin(), result->missed.end());
+        for (size_t i = 0; i < result->missed.size(); ++i) {
+          queue.revisit.push_back({result->missed[i], result->missed_priorities[i]});
+        }
         queue.revisit_delay = again ? std::min<Clock::Duration>(queue.revisit_delay * 2, kLastRevisit) : kFirstRevisit;
         queue.revisit_at = timers_.clock().Now() + queue.revisit_delay;
         ScheduleRevisit(queue);
       }
     } else {
-      queue.revisit.insert(queue.revisit.end(), batch.claim.revisit.begin(), batch.claim.revisit.end());
+      for (size_t i = 0; i < batch.revisited.size(); ++i)
+        queue.revisit.push_back({batch.claim.revisit[i], batch.revisited[i]});
       if (!cancelled) {
         queue.rest_until = timers_.clock().Now() + kRest;
         timers_.After(kRest, [this, id] {
@@ -481,7 +501,7 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
       poll->in_flight = false;
       poll->in_line = 0;
       const bool replay =
-          ok && !poll->call.request_id.empty() &&
+          result.ok() && !poll->call.request_id.empty() &&
           std::any_of(result->taken_requests.begin(), result->taken_requests.end(), [&](int32_t request) {
             return batch.claim.requests[static_cast<size_t>(request)].request_id == poll->call.request_id;
           });
@@ -493,7 +513,7 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
           actions.push_back([this, jobs = std::move(got[i])]() mutable { hooks_.give_back(std::move(jobs)); });
         }
         Answer(poll, absl::CancelledError("the caller has gone"), actions);
-      } else if (!ok) {
+      } else if (!ok && !paused) {
         Answer(poll, result.status(), actions);
       } else if (!got[i].empty()) {
         ClaimAnswer answer;
@@ -554,8 +574,6 @@ void ClaimDesk::NoteQueue(const store::Queue& row) {
       }
     }
     if (resumed) {
-      // Claims during the pause read nothing and took it for the end: begin anew.
-      for (auto& [unused, cursor] : queue.cursors) cursor.Add(store::kLowestKey, store::kHighestKey);
       WakeParked(queue, 1, actions);
       Pump(queue, actions);
     }

@@ -89,6 +89,7 @@ class ClaimDesk {
     };
     std::vector<Slice> slices;
     int16_t min_priority = kAnyPriority;
+    std::vector<int16_t> revisited;  // Priorities of claim.revisit.
   };
 
   void Begin(const PollPtr& poll, QueueDirectory::Resolved resolved);
@@ -97,7 +98,7 @@ class ClaimDesk {
   void Leave(const PollPtr& poll);
   void LookUp(const PollPtr& poll);
   static int32_t Kept(const Poll& poll, int16_t* least);
-  static bool HasReadyFrom(const Queue& queue, int16_t least);
+  bool HasReadyFrom(const Queue& queue, int16_t least) const;
   bool Eligible(const Poll& poll, const Queue& queue) const;
   void Pump(Queue& queue, Actions& actions);
   void WakeParked(Queue& queue, int64_t jobs, Actions& actions);

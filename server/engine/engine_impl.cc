@@ -168,7 +168,7 @@ void EngineImpl::List(std::string queue, store::ListFilter filter, Callback<stor
         if (!queue.empty()) {
           auto row = store_.EnsureQueue(queue, /*create=*/false);
           if (!row.ok()) return done(row.status());
-          directory_.Learn(*row);
+          directory_.LearnIfNew(*row);
           filter.queue = row->id;
         }
         auto page = store_.List(filter);
@@ -236,7 +236,10 @@ void EngineImpl::SetPaused(std::string name, bool paused, Callback<QueueInfo> do
 
 void EngineImpl::GetQueue(std::string name, Callback<QueueInfo> done) {
   executor_.Post([this, name = std::move(name), done = Tracked(std::move(done))] {
-    done(Learned(store_.EnsureQueue(name, /*create=*/false)));
+    auto queue = store_.EnsureQueue(name, /*create=*/false);
+    if (!queue.ok()) return done(queue.status());
+    directory_.LearnIfNew(*queue);
+    done(InfoOf(*queue));
   });
 }
 
@@ -248,7 +251,7 @@ void EngineImpl::ListQueues(std::string after_name, std::string prefix, int limi
         if (!queues.ok()) return done(queues.status());
         std::vector<QueueInfo> infos;
         for (const store::Queue& queue : *queues) {
-          directory_.Learn(queue);
+          directory_.LearnIfNew(queue);
           infos.push_back(InfoOf(queue));
         }
         done(std::move(infos));

@@ -26,7 +26,7 @@ void QueueDirectory::Resolve(std::vector<std::string> names, bool create, std::f
       [this, create, unknown = std::move(unknown), resolved = std::move(resolved), done = std::move(done)]() mutable {
         for (std::string& name : unknown) {
           absl::StatusOr<store::Queue> queue = store_.EnsureQueue(name, create);
-          if (queue.ok()) Learn(*queue);
+          if (queue.ok()) LearnIfNew(*queue);
           resolved.insert_or_assign(std::move(name), std::move(queue));
         }
         done(std::move(resolved));
@@ -68,6 +68,14 @@ void QueueDirectory::Learn(const store::Queue& queue) {
     queues_[queue.id] = queue;
   }
   if (listener_) listener_(queue);
+}
+
+void QueueDirectory::LearnIfNew(const store::Queue& queue) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (queues_.contains(queue.id)) return;
+  }
+  Learn(queue);
 }
 
 absl::Status QueueDirectory::Reload(std::span<const int32_t> ids) {

@@ -37,8 +37,10 @@ class QueueDirectory {
   std::string Name(int32_t id) const;
   std::vector<store::Queue> All() const;
 
-  // Takes in a row that an answer brought.
+  // Takes in a row that is as it is now: of a change just made, or read after its event.
   void Learn(const store::Queue& queue);
+  // Takes in a row that was read in passing, only if the queue is not known: it may be older than what is.
+  void LearnIfNew(const store::Queue& queue);
   // Loads the queues again (blocks; on the executor or the event thread only).
   absl::Status Reload(std::span<const int32_t> ids);
   // Loads those that are not known yet (blocks).

@@ -188,8 +188,10 @@ struct ClaimResult {
     std::optional<Key> last;  // The last key that was read.
   };
   std::vector<RangeRead> ranges;
-  std::vector<int64_t> missed;          // Ready when read, but not got: look at them again.
-  std::vector<int32_t> taken_requests;  // Indexes of requests that another claim had already served: replay them.
+  std::vector<int64_t> missed;             // Ready when read, but not got: look at them again.
+  std::vector<int16_t> missed_priorities;  // Of each of those.
+  bool paused = false;                     // The queue was paused: nothing was read.
+  std::vector<int32_t> taken_requests;     // Indexes of requests that another claim had already served: replay them.
 };
 
 struct ExtendItem {

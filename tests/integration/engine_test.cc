@@ -300,6 +300,40 @@ TEST_F(EngineTest, PausedQueuesServeAgainAfterResume) {
   EXPECT_EQ(polled.get()->jobs.size(), 2u);
 }
 
+TEST_F(EngineTest, APauseThatNobodySawStrandsNothing) {
+  auto a = StartReplica("a");
+  auto b = StartReplica("b");
+  for (int i = 0; i < 6; ++i) {
+    const std::string queue = absl::StrCat("paused-", i);
+    Enqueue(*a->engine, 1, queue);
+    // Within one event interval, so that the pause and the resume reach A as one change.
+    ASSERT_TRUE(Await<QueueInfo>([&](auto done) { b->engine->SetPaused(queue, true, done); }).ok());
+    EXPECT_TRUE(Claim(*a->engine, Call(1, absl::ZeroDuration(), queue)).ok());
+    ASSERT_TRUE(Await<QueueInfo>([&](auto done) { b->engine->SetPaused(queue, false, done); }).ok());
+    EXPECT_EQ(Claim(*a->engine, Call(1, absl::Seconds(10), queue))->jobs.size(), 1u) << queue;
+  }
+}
+
+TEST_F(EngineTest, AMissedRowIsServedToReservedSlots) {
+  auto replica = StartReplica();
+  store::NewJob high;
+  high.kind = "k";
+  high.priority = 50;
+  const store::JobId id = Enqueue(*replica->engine, 1, "q", high)[0].id;
+  auto other = store::postgres::Connection::Open(database_.url(), "other", absl::Seconds(5)).value();
+  auto tx =
+      std::make_unique<store::postgres::Transaction>(*other, store::postgres::Transaction::Limits{absl::Seconds(30)});
+  const std::string lock = absl::StrCat("select 1 from tenure.job where id = ", id.seq, " for update");
+  ASSERT_TRUE(tx->Run(lock, store::postgres::Params()).ok());
+  ClaimCall call = Call(1, absl::Seconds(10));
+  call.reservations = {{10, 1}};
+  auto polled = std::async(std::launch::async, [&] { return Claim(*replica->engine, call); });
+  // Seen while it is locked, then free again.
+  EXPECT_TRUE(Claim(*replica->engine, Call(1, absl::Milliseconds(100)))->jobs.empty());
+  tx.reset();
+  EXPECT_EQ(polled.get()->jobs.size(), 1u);
+}
+
 TEST_F(EngineTest, PrioritiesAndReservedSlots) {
   auto replica = StartReplica();
   store::NewJob high;

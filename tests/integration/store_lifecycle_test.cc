@@ -499,6 +499,25 @@ TEST_F(StoreLifecycleTest, AMissingPartitionIsMadeOnDemand) {
   EXPECT_TRUE(store_->Enqueue(queue_, specs).ok());
 }
 
+TEST_F(StoreLifecycleTest, AnIdWithAnotherQueueOrDayIsNoOnesId) {
+  const auto ids = Enqueue(2);
+  Complete(Claim(1)[0].token);
+  const int32_t elsewhere = store_->EnsureQueue("elsewhere", true)->id;
+  for (const JobId& id : ids) {
+    for (const JobId& wrong : {JobId{elsewhere, id.day, id.seq}, JobId{queue_, 1, id.seq}}) {
+      const std::vector<JobId> one{wrong};
+      EXPECT_EQ(store_->Cancel(wrong.queue, one, "")->items[0].state, CancelOutcome::State::kNotFound);
+      EXPECT_EQ(DetailsOf(store_->Retry(wrong, "")->status).reason, "JOB_NOT_FOUND");
+      auto named = store_->ClaimNamed(wrong.queue, replica_, "w2", absl::Seconds(30), "", one);
+      ASSERT_TRUE(named.ok()) << named.status();
+      EXPECT_EQ(DetailsOf((*named)[0].refusal).reason, "JOB_NOT_FOUND");
+      EXPECT_EQ(DetailsOf(store_->Get(wrong).status()).reason, "JOB_NOT_FOUND");
+    }
+  }
+  EXPECT_EQ(store_->Get(ids[0])->state, JobState::kCompleted);
+  EXPECT_EQ(store_->Get(ids[1])->state, JobState::kReady);
+}
+
 TEST_F(StoreLifecycleTest, APoolerIsNoticed) {
   auto info = store_->Inspect();
   ASSERT_TRUE(info.ok()) << info.status();

@@ -13,7 +13,7 @@ namespace tenure::store::postgres {
 namespace {
 
 // One row sort of claim.sql each.
-enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2 };
+enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2, kPaused = 3 };
 
 struct Grant {
   const ClaimRequestKey* request;
@@ -95,6 +95,7 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
     if (!answer.ok()) return answer.status();
     const Result& rows = *answer;
     const JobReader reader(rows, batch.queue);
+    const int priority = rows.Column("priority");
     const int sort = rows.Column("row_sort"), slot = rows.Column("slot"), id = rows.Column("id");
     const int range_no = rows.Column("range_no"), keys = rows.Column("keys"), last_rank = rows.Column("last_rank");
     int64_t read = 0;
@@ -112,6 +113,10 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
         }
         case kMissed:
           out.result.missed.push_back(rows.Int(row, id));
+          out.result.missed_priorities.push_back(static_cast<int16_t>(rows.Int(row, priority)));
+          break;
+        case kPaused:
+          out.result.paused = true;
           break;
         default: {
           read += rows.Int(row, keys);
@@ -159,14 +164,15 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
                                                                          std::string_view worker, absl::Duration lease,
                                                                          std::string_view request_id,
                                                                          std::span<const JobId> ids) {
-  std::vector<int64_t> seqs;
+  std::map<int64_t, int32_t>
+      days_by_id;  // One id, one day: of two spellings at most one is right, and the other is not found.
   int32_t earliest = std::numeric_limits<int32_t>::max();
   for (const JobId& id : ids) {
-    seqs.push_back(id.seq);
+    days_by_id.try_emplace(id.seq, id.day);
     earliest = std::min(earliest, id.day);
   }
-  std::sort(seqs.begin(), seqs.end());
-  seqs.erase(std::unique(seqs.begin(), seqs.end()), seqs.end());
+  std::vector<int64_t> seqs;
+  for (const auto& [seq, unused] : days_by_id) seqs.push_back(seq);
   std::map<int64_t, NamedClaimOutcome> outcomes;
   std::map<int64_t, int32_t> payload_days;
   auto claimed = Run<bool>("claim_named", [&](Transaction& tx) -> absl::StatusOr<bool> {
@@ -182,7 +188,8 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
         .Add(worker)
         .Add(absl::ToInt64Microseconds(lease))
         .AddArray(seqs)
-        .AddArray(Secrets(seqs.size()));
+        .AddArray(Secrets(seqs.size()))
+        .AddArray(days_by_id, [](const auto& d) { return d.second; });
     tx.Queue(sql::kLockQueueShared, Params().Add(queue));
     TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kClaimNamed, params));
     const JobReader reader(rows);
@@ -223,6 +230,7 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
     const JobReader reader(live);
     for (int row = 0; row < live.rows(); ++row) {
       const Job job = reader.Read(row);
+      if (job.id.day != days_by_id.at(job.id.seq)) continue;
       absl::Status& refusal = outcomes[job.id.seq].refusal;
       if (job.lease) {
         refusal = MakeError(
@@ -250,6 +258,10 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
                                                  Params().AddArray(missing).Add(earliest - kDaysTo2000)));
     for (int row = 0; row < ended.rows(); ++row) {
       const int64_t seq = ended.Int(row, 0);
+      if (ended.Int32(row, ended.Column("queue_id")) != queue ||
+          ended.Int32(row, ended.Column("day")) != days_by_id.at(seq)) {
+        continue;
+      }
       outcomes[seq].refusal = MakeError(absl::StatusCode::kFailedPrecondition, "ALREADY_SETTLED",
                                         "the job has ended; retry it to make a new job of it");
     }
@@ -257,7 +269,7 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
   std::vector<NamedClaimOutcome> result;
   for (const JobId& id : ids) {
     auto outcome = outcomes.find(id.seq);
-    if (outcome == outcomes.end()) {
+    if (outcome == outcomes.end() || days_by_id.at(id.seq) != id.day) {
       result.emplace_back();
       result.back().refusal =
           MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",

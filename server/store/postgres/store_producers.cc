@@ -272,16 +272,19 @@ absl::StatusOr<std::vector<JobId>> PostgresStore::Ended(std::span<const JobId> i
 }
 
 absl::StatusOr<CancelResult> PostgresStore::Cancel(int32_t queue, std::span<const JobId> ids, std::string_view reason) {
-  std::vector<int64_t> seqs;
+  std::map<int64_t, int32_t>
+      days;  // One id, one day: of two spellings at most one is right, and the other is not found.
   int32_t earliest = std::numeric_limits<int32_t>::max();
   for (const JobId& id : ids) {
-    seqs.push_back(id.seq);
+    days.try_emplace(id.seq, id.day);
     earliest = std::min(earliest, id.day);
   }
-  std::sort(seqs.begin(), seqs.end());
-  seqs.erase(std::unique(seqs.begin(), seqs.end()), seqs.end());
+  std::vector<int64_t> seqs;
+  for (const auto& [seq, unused] : days) seqs.push_back(seq);
   std::map<int64_t, CancelOutcome> outcomes;
-  TENURE_ASSIGN_OR_RETURN(Result done, RunOne("cancel", sql::kCancel, Params().Add(queue).AddArray(seqs).Add(reason)));
+  TENURE_ASSIGN_OR_RETURN(Result done, RunOne("cancel", sql::kCancel,
+                                              Params().Add(queue).AddArray(seqs).Add(reason).AddArray(
+                                                  days, [](const auto& d) { return d.second; })));
   for (int row = 0; row < done.rows(); ++row) {
     CancelOutcome& outcome = outcomes[done.Int(row, 0)];
     outcome.state = CancelOutcome::State::kCancelled;
@@ -292,10 +295,17 @@ absl::StatusOr<CancelResult> PostgresStore::Cancel(int32_t queue, std::span<cons
   std::erase_if(seqs, [&](int64_t seq) { return outcomes.contains(seq); });
   if (!seqs.empty()) {
     TENURE_ASSIGN_OR_RETURN(Result live, RunOne("resolve_live", sql::kResolveLive, Params().Add(queue).AddArray(seqs)));
-    for (int row = 0; row < live.rows(); ++row) outcomes[live.Int(row, 0)].state = CancelOutcome::State::kLocked;
+    const int live_day = live.Column("day");
+    for (int row = 0; row < live.rows(); ++row) {
+      if (live.Int32(row, live_day) == days.at(live.Int(row, 0))) {
+        outcomes[live.Int(row, 0)].state = CancelOutcome::State::kLocked;
+      }
+    }
     TENURE_ASSIGN_OR_RETURN(
         Result ended, RunOne("resolve_ended", sql::kResolveEnded, Params().AddArray(seqs).Add(earliest - kDaysTo2000)));
+    const int ended_queue = ended.Column("queue_id"), ended_day = ended.Column("day");
     for (int row = 0; row < ended.rows(); ++row) {
+      if (ended.Int32(row, ended_queue) != queue || ended.Int32(row, ended_day) != days.at(ended.Int(row, 0))) continue;
       CancelOutcome& outcome = outcomes[ended.Int(row, 0)];
       outcome.previous = static_cast<JobState>(ended.Int(row, 1));
       // Cancelling a cancelled job is a repeat of the same call.
@@ -306,7 +316,7 @@ absl::StatusOr<CancelResult> PostgresStore::Cancel(int32_t queue, std::span<cons
   CancelResult result;
   for (const JobId& id : ids) {
     auto outcome = outcomes.find(id.seq);
-    if (outcome == outcomes.end()) {
+    if (outcome == outcomes.end() || days.at(id.seq) != id.day) {
       result.items.emplace_back();
       result.items.back().state = CancelOutcome::State::kNotFound;
     } else {
@@ -319,13 +329,13 @@ absl::StatusOr<CancelResult> PostgresStore::Cancel(int32_t queue, std::span<cons
 absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_view request_id) {
   const std::vector<int64_t> ids{id.seq};
   RetryOutcome outcome;
-  TENURE_ASSIGN_OR_RETURN(Result due, RunOne("due_now", sql::kDueNow, Params().Add(id.queue).Add(id.seq)));
+  TENURE_ASSIGN_OR_RETURN(Result due, RunOne("due_now", sql::kDueNow, Params().Add(id.queue).Add(id.seq).Add(id.day)));
   if (due.rows() > 0) {
     outcome.id = id;
     return outcome;
   }
   TENURE_ASSIGN_OR_RETURN(Result live, RunOne("find_live", sql::kFindLive, Params().Add(id.queue).AddArray(ids)));
-  if (live.rows() > 0) {
+  if (live.rows() > 0 && JobReader(live).Read(0).id == id) {
     const JobState state = JobReader(live).Read(0).state;
     if (state == JobState::kScheduled) {
       outcome.status =
@@ -341,7 +351,7 @@ absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_v
   }
   TENURE_ASSIGN_OR_RETURN(Result ended,
                           RunOne("find_ended", sql::kFindEnded, Params().Add(id.seq).Add(id.day - kDaysTo2000)));
-  if (ended.rows() == 0) {
+  if (ended.rows() == 0 || JobReader(ended).Read(0).id != id) {
     outcome.status =
         MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
                   absl::StrCat("there is no job ", id.ToString(), ": it never existed, or its history has expired"),

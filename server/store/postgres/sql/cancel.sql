@@ -1,9 +1,9 @@
 -- Ends live jobs of one queue as cancelled, in whatever state; tells the workers that hold them. $1 queue, $2 ids (sorted,
--- distinct), $3 reason. Answers the ids that it ended; what is not answered is locked by somebody, or has ended, or never was.
+-- distinct), $3 reason, $4 days of enqueue (one per id). Answers the ids that it ended; what is not answered is locked by somebody, or has ended, or never was.
 with locked as materialized (
-  select j.* from unnest($2::bigint[]) as i (id)
+  select j.* from unnest($2::bigint[], $4::int[]) as i (id, day)
   cross join lateral (
-    select j.* from tenure.job j where j.id = i.id and j.queue_id = $1 for update skip locked
+    select j.* from tenure.job j where j.id = i.id and j.queue_id = $1 and j.day = i.day for update skip locked
   ) j
 ),
 removed as (

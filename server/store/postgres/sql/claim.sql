@@ -3,7 +3,8 @@
 -- $1 queue, $2 replica, $3 priorities, $4/$5 after (rank, id), $6/$7 up to (rank, id), $8 ids to look at again, then one array
 -- element per slot: $9 worker (index into $12, from 1), $10 lease in microseconds, $11 secret; $12 worker names, $13 byte budget.
 -- Answers rows of three sorts (row_sort): 0 a leased job; 1 an id that was ready but not got (locked by another, or over the
--- budget): look at it again; 2 how far a stretch was read (range_no from 1, number of keys, last key).
+-- budget): look at it again; 2 how far a stretch was read (range_no from 1, number of keys, last key);
+-- 3 the queue is paused: nothing was read.
 -- `limit 1` keeps the look at one id from being made a join with the whole table. width_bucket finds a row's slot by binary search over the sorted ids: a join would let the planner scan the table when its
 -- statistics are stale.
 with candidate as materialized (
@@ -64,7 +65,7 @@ counted as (
 )
 select 0 as row_sort, null::bigint as range_no, null::bigint as keys, null::bigint as last_rank, tenure.today() as today, 4::smallint as state, l.* from leased l
 union all
-select 1, null, null, null, null, null, null, c.id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+select 1, null, null, null, null, null, null, c.id, null, null, c.priority, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
 from candidate c
 where c.id not in (select f.id from fitting f) and c.id not in (select l.id from locked l where l.expired)
@@ -72,4 +73,7 @@ union all
 (select distinct on (c.range_no) 2, c.range_no, count(*) over (partition by c.range_no), c.rank, null, null, null, c.id, null, null, null, null, null, null,
        null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
        null, null, null, null, null, null, null, null, null, null, null
-from candidate c order by c.range_no, c.rank desc, c.id desc);
+from candidate c order by c.range_no, c.rank desc, c.id desc)
+union all
+select 3, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
+from tenure.queue q where q.id = $1 and q.paused;

@@ -1,10 +1,10 @@
 -- Takes exactly the given jobs of one queue, if they are ready. $1 queue, $2 replica, $3 worker, $4 lease in microseconds,
--- $5 ids (sorted), $6 secrets (one per id). What is not answered was not got: find_live.sql says why.
+-- $5 ids (sorted), $6 secrets and $7 days of enqueue (one per id). What is not answered was not got: find_live.sql says why.
 with locked as materialized (
-  select j.id from unnest($5::bigint[]) as i (id)
+  select j.id from unnest($5::bigint[], $7::int[]) as i (id, day)
   cross join lateral (
     select j.id from tenure.job j
-    where j.id = i.id and j.queue_id = $1 and (j.state + 0) = 3 and (j.expires_at is null or j.expires_at > now() or j.started_at is not null)
+    where j.id = i.id and j.queue_id = $1 and j.day = i.day and (j.state + 0) = 3 and (j.expires_at is null or j.expires_at > now() or j.started_at is not null)
     for update skip locked
   ) j
 ),

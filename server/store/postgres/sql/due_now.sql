@@ -1,6 +1,6 @@
--- Retry of a scheduled job: due at once, and ready. $1 queue, $2 id. No row: it was not scheduled, or somebody has it locked.
+-- Retry of a scheduled job: due at once, and ready. $1 queue, $2 id, $3 day of enqueue. No row: it was not scheduled, or somebody has it locked.
 with locked as materialized (
-  select j.id from tenure.job j where j.id = $2 and j.queue_id = $1 and (j.state + 0) = 1 for update skip locked
+  select j.id from tenure.job j where j.id = $2 and j.queue_id = $1 and j.day = $3 and (j.state + 0) = 1 for update skip locked
 ),
 moved as (
   update tenure.job as j set state = 3, due_at = now(), updated_at = now()
