@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -246,6 +247,13 @@ int RunCommandLine(int argc, char** argv) {
       return Fail(kUsage, logging);
     if (command == serve) return Serve(configuration);
 
+    // Looking, or going back, must not make a database where there is none.
+    if (command != up && configuration.embedded() && !std::filesystem::exists(configuration.data_dir + "/postgres")) {
+      return Fail(kFailed,
+                  absl::NotFoundError(absl::StrCat(
+                      "there is no database in ", configuration.data_dir,
+                      ". Name the directory of the embedded one with --data-dir, or another with --database-url")));
+    }
     const SignalWatch signals;
     const auto database = Database::Open(configuration);
     if (!database.ok()) return Fail(kFailed, database.status());
