@@ -6,56 +6,19 @@
 
 #include "server/base/logging.h"
 #include "server/base/status.h"
+#include "server/engine/claim_desk_state.h"
 
 namespace tenure::engine {
 namespace {
 
 // A poll is answered so long before its caller's own deadline, so that the answer and not a time-out arrives.
 constexpr auto kAnswerBefore = std::chrono::milliseconds(50);
-constexpr auto kFirstRevisit = std::chrono::milliseconds(10);
 constexpr auto kLastRevisit = std::chrono::milliseconds(500);
 constexpr size_t kMaxRanges = 48;
 // After a claim failed (the database is away): its queue rests so long.
 constexpr auto kRest = std::chrono::milliseconds(200);
 
 }  // namespace
-
-struct ClaimDesk::Poll {
-  ClaimCall call;
-  Deadline ends{};  // When to answer empty.
-  Callback<ClaimAnswer> done;
-  std::vector<int32_t> queues;  // Known ones, in the order in which to try them.
-  std::set<std::string> unknown;
-  size_t next = 0;      // Index into queues: where it tries next.
-  int32_t in_line = 0;  // The queue in whose line or batch it is; 0: none.
-  bool in_flight = false;
-  std::vector<std::pair<Queue*, std::list<PollPtr>::iterator>>
-      parked;  // Where it stands in each queue; empty: not parked.
-  bool is_parked = false;
-  bool answered = false;
-  bool cancelled = false;
-  bool checked_replay = false;  // The request id was, or is being, looked up ...
-  bool looking_up = false;      // ... and the answer waits for that.
-  Timers::Id timer = 0;
-};
-
-struct ClaimDesk::Queue {
-  int32_t id = 0;
-  bool paused = false;
-  std::map<int16_t, ReadyCursor, std::greater<>> cursors;
-  std::deque<PollPtr> line;
-  std::list<PollPtr> parked;
-  bool in_flight = false;
-  Clock::TimePoint rest_until{};
-  struct Missed {
-    int64_t id;
-    int16_t priority;
-  };
-  std::vector<Missed> revisit;  // Ready when a claim read them, but locked by somebody.
-  Clock::TimePoint revisit_at{};
-  Clock::Duration revisit_delay = kFirstRevisit;
-  bool revisit_timer = false;
-};
 
 class ClaimDesk::Handle : public PollHandle {
  public:
@@ -541,115 +504,6 @@ void ClaimDesk::WakeParked(Queue& queue, int64_t jobs, Actions& actions) {
     Place(poll, actions);
     if (poll->in_line == queue.id) jobs -= poll->call.max_jobs;
   }
-}
-
-void ClaimDesk::NoteReady(const std::vector<store::ReadyRange>& ranges) {
-  Actions actions;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    for (const store::ReadyRange& range : ranges) {
-      Queue& queue = QueueOf(range.queue);
-      queue.cursors[range.priority].Add(range.low, range.high);
-      WakeParked(queue, std::max(1, range.count), actions);
-      Pump(queue, actions);
-    }
-  }
-  Run(actions);
-}
-
-void ClaimDesk::NoteQueue(const store::Queue& row) {
-  Actions actions;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    Queue& queue = QueueOf(row.id);
-    const bool resumed = queue.paused && !row.paused;
-    queue.paused = row.paused;
-    if (auto waiting = unknown_.find(row.name); waiting != unknown_.end()) {
-      std::list<PollPtr> polls = std::move(waiting->second);
-      unknown_.erase(waiting);
-      for (const PollPtr& poll : polls) {
-        poll->unknown.erase(row.name);
-        poll->queues.push_back(row.id);
-        if (poll->is_parked) poll->parked.emplace_back(&queue, queue.parked.insert(queue.parked.end(), poll));
-      }
-    }
-    if (resumed) {
-      WakeParked(queue, 1, actions);
-      Pump(queue, actions);
-    }
-  }
-  Run(actions);
-}
-
-void ClaimDesk::Reset(const std::vector<std::pair<int32_t, int16_t>>& ready) {
-  Actions actions;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    for (auto& [unused, queue] : queues_) {
-      for (auto& [priority, cursor] : queue->cursors) cursor.Add(store::kLowestKey, store::kHighestKey);
-    }
-    for (const auto& [id, priority] : ready) QueueOf(id).cursors[priority].Add(store::kLowestKey, store::kHighestKey);
-    for (auto& [unused, queue] : queues_) {
-      WakeParked(*queue, 1, actions);
-      Pump(*queue, actions);
-    }
-  }
-  Run(actions);
-}
-
-void ClaimDesk::ScheduleRevisit(Queue& queue) {
-  if (queue.revisit_timer) return;
-  queue.revisit_timer = true;
-  timers_.At(queue.revisit_at, [this, id = queue.id] {
-    Actions actions;
-    {
-      std::lock_guard<std::mutex> lock(mu_);
-      Queue& due = QueueOf(id);
-      due.revisit_timer = false;
-      if (!due.revisit.empty()) {
-        if (due.revisit_at > timers_.clock().Now()) {
-          ScheduleRevisit(due);
-        } else {
-          WakeParked(due, 1, actions);
-          Pump(due, actions);
-        }
-      }
-    }
-    Run(actions);
-  });
-}
-
-void ClaimDesk::Drain() {
-  Actions actions;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    draining_ = true;
-    const std::vector<PollPtr> polls(polls_.begin(), polls_.end());
-    for (const PollPtr& poll : polls) {
-      if (poll->in_flight) {
-        poll->ends = timers_.clock().Now();
-      } else {
-        Answer(poll, ClaimAnswer{}, actions);
-      }
-    }
-  }
-  Run(actions);
-}
-
-std::vector<store::ReadyRange> ClaimDesk::Positions() const {
-  std::vector<store::ReadyRange> positions;
-  std::lock_guard<std::mutex> lock(mu_);
-  for (const auto& [id, queue] : queues_) {
-    for (const auto& [priority, cursor] : queue->cursors) {
-      if (cursor.MaybeReady()) positions.push_back({id, priority, cursor.Lowest(), store::kHighestKey, 0});
-    }
-  }
-  return positions;
-}
-
-size_t ClaimDesk::parked() const {
-  std::lock_guard<std::mutex> lock(mu_);
-  return polls_.size();
 }
 
 ClaimDesk::Queue& ClaimDesk::QueueOf(int32_t id) {
