@@ -93,6 +93,10 @@ class EngineImpl : public Engine {
   void AddToLane(BatchLane<Item, Outcome>& lane, std::shared_ptr<TokenCall<Item, Outcome, Answer>> call, int32_t queue,
                  std::vector<size_t> indexes);
 
+  template <typename Item>
+  void Settle(BatchLane<Item, store::SettleOutcome>& lane, std::vector<Item> items, Deadline deadline,
+              Callback<std::vector<SettleAnswer>> done);
+
   using ExtendLane = BatchLane<store::ExtendItem, store::ExtendOutcome>;
   using CompleteLane = BatchLane<store::CompleteItem, store::SettleOutcome>;
   using FailLane = BatchLane<store::FailItem, store::SettleOutcome>;

@@ -302,39 +302,32 @@ void EngineImpl::Extend(std::vector<store::ExtendItem> items, Deadline deadline,
   RunTokenCall(extend_lane_, std::move(call));
 }
 
-void EngineImpl::Fail(std::vector<store::FailItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) {
-  auto call = std::make_shared<TokenCall<store::FailItem, store::SettleOutcome, SettleAnswer>>();
+// Fail, Release and Snooze: the same path through a lane each.
+template <typename Item>
+void EngineImpl::Settle(BatchLane<Item, store::SettleOutcome>& lane, std::vector<Item> items, Deadline deadline,
+                        Callback<std::vector<SettleAnswer>> done) {
+  auto call = std::make_shared<TokenCall<Item, store::SettleOutcome, SettleAnswer>>();
   call->items = std::move(items);
   call->deadline = deadline;
   call->done = Tracked(std::move(done));
-  call->convert = [](const store::FailItem& item, store::SettleOutcome& outcome) {
+  call->convert = [](const Item& item, store::SettleOutcome& outcome) {
     return ConvertSettle(outcome, *TokenStatus(outcome.state, item.token));
   };
-  RunTokenCall(fail_lane_, std::move(call));
+  RunTokenCall(lane, std::move(call));
+}
+
+void EngineImpl::Fail(std::vector<store::FailItem> items, Deadline deadline, Callback<std::vector<SettleAnswer>> done) {
+  Settle(fail_lane_, std::move(items), deadline, std::move(done));
 }
 
 void EngineImpl::Release(std::vector<store::GiveBackItem> items, Deadline deadline,
                          Callback<std::vector<SettleAnswer>> done) {
-  auto call = std::make_shared<TokenCall<store::GiveBackItem, store::SettleOutcome, SettleAnswer>>();
-  call->items = std::move(items);
-  call->deadline = deadline;
-  call->done = Tracked(std::move(done));
-  call->convert = [](const store::GiveBackItem& item, store::SettleOutcome& outcome) {
-    return ConvertSettle(outcome, *TokenStatus(outcome.state, item.token));
-  };
-  RunTokenCall(release_lane_, std::move(call));
+  Settle(release_lane_, std::move(items), deadline, std::move(done));
 }
 
 void EngineImpl::Snooze(std::vector<store::GiveBackItem> items, Deadline deadline,
                         Callback<std::vector<SettleAnswer>> done) {
-  auto call = std::make_shared<TokenCall<store::GiveBackItem, store::SettleOutcome, SettleAnswer>>();
-  call->items = std::move(items);
-  call->deadline = deadline;
-  call->done = Tracked(std::move(done));
-  call->convert = [](const store::GiveBackItem& item, store::SettleOutcome& outcome) {
-    return ConvertSettle(outcome, *TokenStatus(outcome.state, item.token));
-  };
-  RunTokenCall(snooze_lane_, std::move(call));
+  Settle(snooze_lane_, std::move(items), deadline, std::move(done));
 }
 
 void EngineImpl::Complete(std::vector<CompleteItem> items, Deadline deadline,
