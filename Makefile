@@ -5,7 +5,9 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 DATA_DIR ?= $(CURDIR)/.tenure
 
-.PHONY: help deps configure build all run demo test sanitize lint format chart-test install clean
+BENCH_JSON ?= $(BUILD)/benchmark.json
+
+.PHONY: help deps configure build all run demo bench bench-quick bench-build test sanitize lint format chart-test install clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -31,6 +33,16 @@ demo: configure ## 10,000 jobs, two producers, two workers, one killed half way:
 	@cmake --build $(BUILD) -j $(JOBS) --target tenured tenurectl tenure_demo
 	@mkdir -p bin && ln -sf ../$(BUILD)/bin/tenured ../$(BUILD)/bin/tenurectl bin/
 	@$(BUILD)/bin/tenure_demo
+
+bench-build: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target tenured tenure_bench
+
+bench: bench-build ## measure Tenure, raw SQL and other queues at full size (hours); ARGS="--scenario drain" for one
+	@$(BUILD)/bin/tenure_bench --install-peers
+	@$(BUILD)/bin/tenure_bench --json $(BENCH_JSON) $(ARGS)
+
+bench-quick: bench-build ## the same, everything reduced: under three minutes
+	@$(BUILD)/bin/tenure_bench --quick --json $(BENCH_JSON) $(ARGS)
 
 test: all ## run every test against a real PostgreSQL that it starts itself
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS)

@@ -1,0 +1,61 @@
+// The explicit table of all scenarios, and how much work they do in each size. Layer: tests (benchmark).
+#include "scenario.h"
+
+namespace tenure::bench {
+
+Sizes FullSizes() { return {}; }
+
+Sizes QuickSizes() {
+  return {
+      .jobs = 20'000,
+      .single_jobs = 3'000,
+      .latency_seconds = 4,
+      .settle_seconds = 3,
+      .hold_seconds = 6,
+      .backlog_ready = 50'000,
+      .backlog_scheduled = 50'000,
+      .backlog_waiting = 10'000,
+      .backlog_ended = 200'000,
+      .backlog_claims = 500,
+      .polls = 1'000,
+      .parked_seconds = 3,
+      .leases = 2'000,
+      .lease_seconds = 9,
+      .heartbeat_seconds = 9,
+      .queues = 500,
+      .many_queues_jobs = 5'000,
+      .idle_seconds = 3,
+  };
+}
+
+Sizes SmokeSizes() {
+  return {
+      .jobs = 1'000,
+      .single_jobs = 100,
+      .latency_seconds = 0.5,
+      .settle_seconds = 0.3,
+      .hold_seconds = 0.6,
+      .backlog_ready = 1'000,
+      .backlog_scheduled = 1'000,
+      .backlog_waiting = 100,
+      .backlog_ended = 2'000,
+      .backlog_claims = 50,
+      .polls = 100,
+      .parked_seconds = 0.5,
+      .leases = 100,
+      .lease_seconds = 1.5,
+      .heartbeat_seconds = 1.5,
+      .queues = 20,
+      .many_queues_jobs = 200,
+      .idle_seconds = 0.3,
+  };
+}
+
+std::vector<Scenario> AllScenarios(const RunOptions& options) {
+  return {
+      EnqueueScenario(options), DrainScenario(options),   LifecycleScenario(options),
+      SingleScenario(options),  LatencyScenario(options),
+  };
+}
+
+}  // namespace tenure::bench
