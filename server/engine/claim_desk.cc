@@ -55,6 +55,7 @@ std::shared_ptr<PollHandle> ClaimDesk::Claim(ClaimCall call, Deadline deadline, 
   poll->done = std::move(done);
   auto handle = std::make_shared<Handle>(this, poll);
   absl::Status refused;
+  Actions actions;
   {
     std::lock_guard<std::mutex> lock(mu_);
     int& mine = polls_by_worker_[poll->call.worker];
@@ -71,9 +72,11 @@ std::shared_ptr<PollHandle> ClaimDesk::Claim(ClaimCall call, Deadline deadline, 
     } else {
       ++mine;
       polls_.insert(poll);
+      NoteRequest(poll, actions);
     }
     if (!refused.ok() && mine == 0) polls_by_worker_.erase(poll->call.worker);
   }
+  Run(actions);
   if (!refused.ok()) {
     poll->done(refused);
     return handle;
@@ -85,6 +88,42 @@ std::shared_ptr<PollHandle> ClaimDesk::Claim(ClaimCall call, Deadline deadline, 
   directory_.Resolve(std::move(names), /*create=*/false,
                      [this, poll](QueueDirectory::Resolved resolved) { Begin(poll, std::move(resolved)); });
   return handle;
+}
+
+// One poll of a request id is at work at a time. A caller that repeats its claim no longer waits for the first answer:
+// the first poll ends, unless its claim is in flight; then the repeat waits for that and gets what it brought. So once
+// the repeat is answered, nothing more is leased under its id here.
+void ClaimDesk::NoteRequest(const PollPtr& poll, Actions& actions) {
+  if (poll->call.request_id.empty()) return;
+  if (auto found = requests_.find(poll->call.request_id); found != requests_.end()) {
+    const PollPtr ended = found->second.active->in_flight ? found->second.repeat : found->second.active;
+    if (ended) Answer(ended, ClaimAnswer{}, actions);
+  }
+  Request& request = requests_[poll->call.request_id];
+  if (request.active) {
+    request.active->awaited = true;
+    request.repeat = poll;
+    poll->awaits_original = true;
+  } else {
+    request.active = poll;
+  }
+}
+
+// The poll has been answered: its repeat goes on.
+void ClaimDesk::ForgetRequest(const PollPtr& poll, Actions& actions) {
+  auto found = requests_.find(poll->call.request_id);
+  if (found == requests_.end()) return;
+  Request& request = found->second;
+  if (request.repeat == poll) request.repeat.reset();
+  if (request.active != poll) return;
+  if (!request.repeat) {
+    requests_.erase(found);
+    return;
+  }
+  request.active = std::exchange(request.repeat, nullptr);
+  request.active->awaits_original = false;
+  const PollPtr next = request.active;
+  if (next->begun) Place(next, actions);
 }
 
 void ClaimDesk::Begin(const PollPtr& poll, QueueDirectory::Resolved resolved) {
@@ -120,7 +159,8 @@ void ClaimDesk::Begin(const PollPtr& poll, QueueDirectory::Resolved resolved) {
         break;
       }
     }
-    if (!poll->answered) Place(poll, actions);
+    poll->begun = true;
+    Place(poll, actions);
   }
   Run(actions);
 }
@@ -170,7 +210,7 @@ bool ClaimDesk::MaybeReady(const Queue& queue) const {
 // Puts a poll into the line of its next queue that may have something; parks it if none has. The queues before the next
 // one are looked at once more: they may have become ready while it stood in another's line.
 void ClaimDesk::Place(const PollPtr& poll, Actions& actions) {
-  if (poll->answered || poll->in_line != 0 || poll->looking_up) return;
+  if (poll->answered || poll->in_line != 0 || poll->looking_up || poll->awaits_original) return;
   const size_t count = poll->queues.size();
   for (size_t tried = 0; tried < count; ++tried) {
     if (poll->next >= count) poll->next = 0;
@@ -233,6 +273,7 @@ void ClaimDesk::Answer(const PollPtr& poll, absl::StatusOr<ClaimAnswer> answer, 
   if (auto mine = polls_by_worker_.find(poll->call.worker); mine != polls_by_worker_.end() && --mine->second <= 0) {
     polls_by_worker_.erase(mine);
   }
+  ForgetRequest(poll, actions);
   const char* outcome = poll->cancelled        ? "cancelled"
                         : !answer.ok()         ? "error"
                         : answer->replayed     ? "replayed"
@@ -251,8 +292,8 @@ void ClaimDesk::ExpirePoll(const PollPtr& poll) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (poll->answered) return;
-    // A claim or a look-up in flight for it will answer, with or without a job.
-    if (poll->in_flight || poll->looking_up) {
+    // What is in flight for it, or for its original, will answer, with or without a job.
+    if (poll->in_flight || poll->looking_up || poll->awaits_original) {
       poll->ends = timers_.clock().Now();
     } else if (!poll->call.request_id.empty()) {
       // Its original may have got jobs since the first look, and the answer been lost.
@@ -313,17 +354,13 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
   batch->claim.replica = hooks_.replica();
   batch->claim.max_bytes = 64 << 20;
   std::unordered_map<std::string, int32_t> workers;
-  std::set<std::string> requests;  // A repeat of one that is in the batch comes in the next, and is replayed.
   // Polls with reservations offer their kept slots to high priorities only: such a poll has a batch of its own, for all
   // its slots while something of high priority is ready, else for those that are free to all.
   std::deque<PollPtr> skipped;
+  std::vector<PollPtr> elsewhere;  // Nothing here for these; they go on once this claim is on its way.
   while (!queue.line.empty() && batch->claim.slots.size() < static_cast<size_t>(options_.max_batch_items)) {
     PollPtr poll = queue.line.front();
     queue.line.pop_front();
-    if (!poll->call.request_id.empty() && !requests.insert(poll->call.request_id).second) {
-      skipped.push_back(poll);
-      continue;
-    }
     int16_t least;
     const int32_t kept = Kept(*poll, &least);
     int32_t wanted = poll->call.max_jobs;
@@ -338,7 +375,7 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
         wanted -= kept;
       } else {
         poll->in_line = 0;
-        Place(poll, actions);
+        elsewhere.push_back(poll);
         continue;
       }
     }
@@ -358,8 +395,12 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
     if (kept > 0) break;
   }
   for (auto poll = skipped.rbegin(); poll != skipped.rend(); ++poll) queue.line.push_front(*poll);
-  if (batch->offered.empty()) return;
+  if (!batch->offered.empty()) Send(queue, std::move(batch), actions);
+  for (const PollPtr& poll : elsewhere) Place(poll, actions);
+}
 
+// Says where the claim reads, and sends it.
+void ClaimDesk::Send(Queue& queue, std::shared_ptr<Batch> batch, Actions& actions) {
   for (auto& [priority, cursor] : queue.cursors) {
     if (priority < batch->min_priority) break;
     if (!cursor.MaybeReady() || batch->claim.ranges.size() >= kMaxRanges) continue;
@@ -485,6 +526,8 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
           return a.job.priority != b.job.priority ? a.job.priority > b.job.priority : a.job.id.seq < b.job.id.seq;
         });
         Answer(poll, std::move(answer), actions);
+      } else if (poll->awaited) {
+        Answer(poll, ClaimAnswer{}, actions);
       } else {
         Place(poll, actions);
       }

@@ -74,6 +74,10 @@ class ClaimDesk {
 
   static constexpr int16_t kAnyPriority = -32768;
 
+  struct Request {   // The polls of one request id.
+    PollPtr active;  // At work.
+    PollPtr repeat;  // Waits for the claim that is in flight for the other.
+  };
   struct Offered {  // One poll's part of a batch.
     PollPtr poll;
     size_t first = 0;
@@ -92,6 +96,8 @@ class ClaimDesk {
     std::vector<int16_t> revisited;  // Priorities of claim.revisit.
   };
 
+  void NoteRequest(const PollPtr& poll, Actions& actions);
+  void ForgetRequest(const PollPtr& poll, Actions& actions);
   void Begin(const PollPtr& poll, QueueDirectory::Resolved resolved);
   void Place(const PollPtr& poll, Actions& actions);
   void Park(const PollPtr& poll, Actions& actions);
@@ -101,6 +107,7 @@ class ClaimDesk {
   bool HasReadyFrom(const Queue& queue, int16_t least) const;
   bool Eligible(const Poll& poll, const Queue& queue) const;
   void Pump(Queue& queue, Actions& actions);
+  void Send(Queue& queue, std::shared_ptr<Batch> batch, Actions& actions);
   void WakeParked(Queue& queue, int64_t jobs, Actions& actions);
   void RunBatch(int32_t queue, std::shared_ptr<Batch> batch);
   void FinishBatch(int32_t queue, Batch& batch, absl::StatusOr<store::ClaimResult> result);
@@ -127,6 +134,7 @@ class ClaimDesk {
   std::unordered_map<std::string, std::list<PollPtr>> unknown_;  // Polls of queues that do not exist yet, by name.
   std::set<PollPtr> polls_;
   std::unordered_map<std::string, int> polls_by_worker_;
+  std::unordered_map<std::string, Request> requests_;  // By request id.
   bool draining_ = false;
 };
 

@@ -29,6 +29,9 @@ struct ClaimDesk::Poll {
   std::vector<std::pair<Queue*, std::list<PollPtr>::iterator>>
       parked;  // Where it stands in each queue; empty: not parked.
   bool is_parked = false;
+  bool begun = false;            // Its queues have been looked up.
+  bool awaits_original = false;  // An earlier poll of the same request id has a claim in flight ...
+  bool awaited = false;          // ... and this is that one: it does not go on.
   bool answered = false;
   bool cancelled = false;
   bool checked_replay = false;  // The request id was, or is being, looked up ...

@@ -42,6 +42,7 @@ struct Options {
   absl::Duration event_interval = absl::Milliseconds(50);
   absl::Duration heartbeat_interval = absl::Seconds(3);
   absl::Duration replica_lease = absl::Seconds(10);
+  std::vector<std::string> background_workers;  // Those that this version knows, whether this replica runs them or not.
 };
 
 // Until when the caller waits; the engine answers a little before.
@@ -128,6 +129,7 @@ struct NoticesAnswer {
 struct Health {
   bool database_ok = false;
   std::string database_error;  // Why not; empty while it connects for the first time.
+  std::string schema_error;    // Not empty: the database answers, but its schema is not this daemon's.
   bool draining = false;
   absl::Duration event_lag;  // Since events were last read.
 };

@@ -307,6 +307,8 @@ Health EngineImpl::health() const {
   health.database_ok = replica_ != 0 && last_error_.ok() && last_ok_ != Clock::TimePoint{};
   // Without an error nothing has failed yet: it is still connecting.
   if (!health.database_ok) health.database_error = std::string(last_error_.message());
+  const std::string reason = DetailsOf(last_error_).reason;
+  if (reason == "SCHEMA_TOO_OLD" || reason == "SCHEMA_MISMATCH") health.schema_error = health.database_error;
   return health;
 }
 

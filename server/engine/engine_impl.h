@@ -22,6 +22,7 @@
 #include "server/engine/lease_watch.h"
 #include "server/engine/notice_board.h"
 #include "server/engine/outcome_waiters.h"
+#include "server/engine/own_transactions.h"
 #include "server/engine/queue_directory.h"
 #include "server/engine/timers.h"
 #include "server/store/store.h"
@@ -169,6 +170,7 @@ class EngineImpl : public Engine {
   Timers timers_;
   QueueDirectory directory_;
   LeaseWatch watch_;
+  OwnTransactions own_;
   NoticeBoard notices_;
   OutcomeWaiters waiters_;
   ClaimDesk desk_;

@@ -17,8 +17,9 @@
 namespace tenure::engine {
 namespace {
 
-// Longer than any healthy round, shorter than the least lease (1 s) could tell apart.
-constexpr auto kOutage = std::chrono::milliseconds(2500);
+// As long as the shortest lease: a worker that extends in time gets through anything shorter. A healthy round takes
+// milliseconds.
+constexpr auto kOutage = std::chrono::seconds(1);
 constexpr auto kErrorPause = std::chrono::milliseconds(250);
 constexpr auto kOldestEvery = std::chrono::seconds(2);
 constexpr auto kReconcileEvery = std::chrono::seconds(30);
@@ -137,7 +138,11 @@ void EngineImpl::Apply(const store::EventBatch& events) {
     LogWarn("queues not loaded", {{"error", std::string(known.message())}});
   }
   for (const store::Notice& notice : events.notices) watch_.Forget(notice.job.seq, notice.number);
-  desk_.NoteReady(events.ready);
+  std::vector<store::ReadyRange> ready;
+  std::copy_if(events.ready.begin(), events.ready.end(), std::back_inserter(ready),
+               [this](const store::ReadyRange& range) { return !own_.Contains(range.xid); });
+  own_.Turn();
+  desk_.NoteReady(ready);
   if (!events.notices.empty()) notices_.Post(events.notices);
   if (events.earliest_due) NoteScheduled(*events.earliest_due - events.now);
   for (int32_t queue : ended_in) waiters_.EndedSomewhere(queue);

@@ -30,14 +30,14 @@ struct EnqueueResult {
   std::vector<EnqueueOutcome> jobs;
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> earliest_due;  // From now, of those that were scheduled.
-  uint64_t xid = 0;                            // The transaction, so that its own events need not be read back.
+  uint64_t xid = 0;                            // The transaction that made them ready; 0: more than one.
 };
 
 struct SettleResult {
   std::vector<SettleOutcome> items;
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> earliest_due;
-  uint64_t xid = 0;
+  uint64_t xid = 0;  // As above.
 };
 
 struct CancelResult {

@@ -88,6 +88,7 @@ struct ReadyRange {
   Key low;
   Key high;
   int32_t count = 0;
+  uint64_t xid = 0;  // In an EventBatch: the transaction that made them ready.
 };
 
 struct Lease {

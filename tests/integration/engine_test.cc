@@ -2,9 +2,11 @@
 // waiting for outcomes.
 #include "server/engine/engine.h"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <map>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -240,6 +242,66 @@ TEST_F(EngineTest, ARepeatedClaimGetsTheSameLeasesFromAnotherReplica) {
   ASSERT_TRUE(third.ok()) << third.status();
   EXPECT_TRUE(third->replayed);
   EXPECT_EQ(third->jobs.size(), 2u);
+}
+
+// A worker that stops ends its poll and repeats it without waiting, to collect what the poll may have brought. Once
+// that is answered, nothing may be leased under the id any more: nobody would hear of it.
+TEST_F(EngineTest, ARepeatEndsTheWaitOfItsOriginalAndNothingIsLeasedAfterIt) {
+  auto replica = StartReplica();
+  Enqueue(*replica->engine, 1);
+  ASSERT_EQ(Claim(*replica->engine, Call(1, absl::Seconds(5)))->jobs.size(), 1u);
+  ClaimCall call = Call(1, absl::Seconds(30));
+  call.request_id = "r";
+  auto original = std::async(std::launch::async, [&] { return Claim(*replica->engine, call); });
+  while (replica->metrics.polls_parked.Add({{"kind", "claim"}}).Value() < 1) std::this_thread::yield();
+  ClaimCall repeat = call;
+  repeat.wait = absl::ZeroDuration();
+  auto collected = Claim(*replica->engine, repeat);
+  ASSERT_TRUE(collected.ok()) << collected.status();
+  EXPECT_TRUE(collected->jobs.empty());
+  auto ended = original.get();
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_TRUE(ended->jobs.empty());
+  Enqueue(*replica->engine, 1);
+  EXPECT_EQ(Claim(*replica->engine, Call(1, absl::Seconds(5)))->jobs.size(), 1u);
+}
+
+// However the original, jobs and the repeat meet: what the original leased is what the repeat hears of.
+TEST_F(EngineTest, ARepeatHearsOfEverythingThatItsOriginalLeased) {
+  auto replica = StartReplica();
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    ClaimCall call = Call(3, absl::Seconds(30));
+    call.request_id = absl::StrCat("r", round);
+    std::promise<absl::StatusOr<ClaimAnswer>> answer;
+    auto original = answer.get_future();
+    replica->engine->Claim(call, In(20), [&](absl::StatusOr<ClaimAnswer> got) { answer.set_value(std::move(got)); });
+    auto jobs = std::async(std::launch::async, [&] { Enqueue(*replica->engine, 3); });
+    const int spins = static_cast<int>(random() % 400);
+    for (int i = 0; i < spins; ++i) std::this_thread::yield();
+    ClaimCall repeat = call;
+    repeat.wait = absl::ZeroDuration();
+    auto collected = Claim(*replica->engine, repeat);
+    ASSERT_TRUE(collected.ok()) << collected.status();
+    auto first = original.get();
+    ASSERT_TRUE(first.ok()) << first.status();
+    jobs.get();
+    if (collected->replayed || !first->jobs.empty()) {
+      EXPECT_EQ(collected->jobs.size(), first->jobs.size());
+      for (const auto& job : first->jobs) {
+        EXPECT_TRUE(std::any_of(collected->jobs.begin(), collected->jobs.end(),
+                                [&](const auto& other) { return other.token.ToString() == job.token.ToString(); }));
+      }
+    }
+    std::vector<store::ClaimedJob> held = collected->jobs.empty() ? first->jobs : collected->jobs;
+    while (held.size() < 3) {
+      auto rest = Claim(*replica->engine, Call(3, absl::Seconds(5)));
+      ASSERT_TRUE(rest.ok()) << rest.status();
+      ASSERT_FALSE(rest->jobs.empty()) << "a job was leased that nobody was told of";
+      held.insert(held.end(), rest->jobs.begin(), rest->jobs.end());
+    }
+    Complete(*replica->engine, held);
+  }
 }
 
 TEST_F(EngineTest, APollWithARequestIdWaitsQuietly) {

@@ -2,9 +2,8 @@
 //
 // A claim whose answer was lost may have leased jobs: it is repeated under the same request id, so that the daemon
 // replays its answer, until it is answered or a lease has passed since it was first sent (then whatever it leased has
-// run out). The same goes for the poll that is under way at shutdown: a young one is left a moment to be answered; else
-// it is ended and then collected, and what comes is given back. It is collected twice: the first time the daemon may
-// still be at work on the claim that was ended.
+// run out). The same goes for the poll that is under way at shutdown: it is ended and then collected, and what comes is
+// given back. The daemon answers the repeat after the original, so that nothing is leased behind its back.
 #include <algorithm>
 #include <utility>
 
@@ -20,8 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 // The daemon answers a little before the call's deadline; a call past it is lost.
 constexpr Duration kClaimSlack = std::chrono::seconds(10);
-constexpr Duration kCollectAgain = std::chrono::milliseconds(150);
-constexpr int kCollections = 2;
 constexpr Duration kNoticeWait = std::chrono::seconds(50);
 constexpr Duration kNoticeMemory = std::chrono::minutes(2);
 constexpr size_t kMaxSeenNotices = 1'000;
@@ -99,8 +96,6 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
   }
   request.set_request_id(claim_id_);
   claim_in_flight_ = true;
-  claim_sent_ = now;
-  collecting_ = stopping_;
   claim_resize_ = false;
   settles_at_claim_ = settles_;
   ++claim_number_;
@@ -175,11 +170,7 @@ void PoolRun::TakeJobs(v1::ClaimResponse& response, SteadyTime sent) {
     claim_call_.reset();
     claim_failures_ = 0;
     claimed_once_ = true;
-    if (collecting_ && runs.empty() && ++collections_ < kCollections) {
-      PauseClaims(Clock::now() + kCollectAgain);
-    } else {
-      claim_id_.clear();
-    }
+    claim_id_.clear();
     for (RunPtr& run : runs) {
       held_.emplace(run->lease.get(), run);
       if (stopping_) {

@@ -16,8 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr Duration kClaimPatience = std::chrono::milliseconds(500);
-
 std::shared_ptr<SlotLimiter> LimiterOf(const WorkerPoolOptions& options) {
   if (options.limiter) return options.limiter;
   return SlotLimiter::Make({options.slots, options.reservations, options.slots_per_tenant});
@@ -132,12 +130,10 @@ void PoolRun::StopClaiming(std::unique_lock<std::mutex>& lock) {
   shared_->counters.waiting.store(0, std::memory_order_relaxed);
   shared_->counters.unsettled.store(unsettled_, std::memory_order_relaxed);
   claim_not_before_ = {};
-  if (claim_in_flight_) {
-    // A claim that has just been sent is most likely at work, and its answer near; one that has waited longer is
-    // parked.
-    timer_.At(claim_sent_ + kClaimPatience, [this, number = claim_number_] { EndPoll(number); });
-  }
+  const bool in_flight = claim_in_flight_;
+  const uint64_t number = claim_number_;
   lock.unlock();
+  if (in_flight) EndPoll(number);
   Release(back, Duration::zero());
   MaybeClaim();  // Collects at once if the last claim's answer was lost before.
   lock.lock();

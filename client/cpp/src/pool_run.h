@@ -149,9 +149,6 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   std::string claim_id_;
   ClaimSize claim_size_;
   SteadyTime claim_first_sent_;
-  SteadyTime claim_sent_;
-  bool collecting_ = false;  // The claim under way only collects what the one before it brought.
-  int collections_ = 0;
   SteadyTime claim_not_before_;
   int claim_failures_ = 0;
   int empty_answers_ = 0;  // That came at once, in a row.

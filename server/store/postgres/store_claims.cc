@@ -283,7 +283,13 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
 }
 
 absl::StatusOr<std::optional<std::vector<ClaimedJob>>> PostgresStore::FindClaim(std::string_view request_id) {
-  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("find_claim", sql::kFindClaim, Params().Add(request_id)));
+  // An original that is at work on another replica is waited for.
+  auto found = Run<Result>("find_claim", [&](Transaction& tx) -> absl::StatusOr<Result> {
+    tx.Queue(sql::kLockRequests, Params().AddArray(std::vector<std::string>{std::string(request_id)}));
+    return tx.RunAndCommit(sql::kFindClaim, Params().Add(request_id));
+  });
+  if (!found.ok()) return found.status();
+  const Result& rows = *found;
   if (rows.rows() == 0) return std::optional<std::vector<ClaimedJob>>();
   std::vector<ClaimedJob> jobs;
   std::vector<int32_t> days;

@@ -68,7 +68,7 @@ absl::StatusOr<EventBatch> PostgresStore::ReadEvents(std::string_view snapshot) 
             high_id = rows.Column("high_id"), ready = rows.Column("ready"), due = rows.Column("due_at"),
             id = rows.Column("id"), notice = rows.Column("notice"), worker = rows.Column("worker"),
             job_id = rows.Column("job_id"), day = rows.Column("job_day"), token = rows.Column("token"),
-            reason = rows.Column("reason");
+            reason = rows.Column("reason"), xid = rows.Column("xid");
   for (int row = 0; row < rows.rows(); ++row) {
     if (row == 0) {
       batch.snapshot = rows.Text(row, 0);
@@ -87,7 +87,8 @@ absl::StatusOr<EventBatch> PostgresStore::ReadEvents(std::string_view snapshot) 
                                static_cast<int16_t>(rows.Int(row, priority)),
                                {rows.Int(row, low_rank), rows.Int(row, low_id)},
                                {rows.Int(row, high_rank), rows.Int(row, high_id)},
-                               rows.Int32(row, ready)});
+                               rows.Int32(row, ready),
+                               static_cast<uint64_t>(rows.Int(row, xid))});
         [[fallthrough]];
       case kCounts:
         batch.deltas[of].Add(counts.Read(row));
