@@ -255,7 +255,7 @@ int RunCommandLine(int argc, char** argv) {
                       ". Name the directory of the embedded one with --data-dir, or another with --database-url")));
     }
     const SignalWatch signals;
-    const auto database = Database::Open(configuration);
+    const auto database = command == status ? Database::OpenToLook(configuration) : Database::Open(configuration);
     if (!database.ok()) return Fail(kFailed, database.status());
     Migrator migrator((*database)->url());
     if (command == up)

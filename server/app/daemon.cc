@@ -14,6 +14,7 @@
 #include "server/app/database.h"
 #include "server/app/version.h"
 #include "server/background/promoter_signal.h"
+#include "server/background/registry.h"
 #include "server/background/supervisor.h"
 #include "server/base/clock.h"
 #include "server/base/logging.h"
@@ -82,6 +83,8 @@ std::string Reachable(const std::string& listen, int port) {
 engine::Options EngineOptions(const Configuration& configuration) {
   engine::Options options;
   options.replica_name = configuration.replica_name;
+  for (const background::WorkerEntry& entry : background::AllWorkers())
+    options.background_workers.emplace_back(entry.name);
   options.version = std::string(Version());
   // The rest is for background workers, which hold theirs for moments.
   options.database_threads = std::max(1, configuration.database_connections / 2);

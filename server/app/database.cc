@@ -27,6 +27,15 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const Configuration& co
   return database;
 }
 
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenToLook(const Configuration& configuration) {
+  absl::StatusOr<std::unique_ptr<Database>> opened = Open(configuration);
+  if (opened.ok() || DetailsOf(opened.status()).reason != "DATA_DIR_IN_USE") return opened;
+  std::unique_ptr<Database> database(new Database);
+  TENURE_ASSIGN_OR_RETURN(database->url_, embedded::FindRunning(configuration.data_dir));
+  database->description_ = absl::StrCat("the embedded PostgreSQL in ", configuration.data_dir);
+  return database;
+}
+
 absl::Status Database::Revive() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!embedded_ || stopped_ || (postgres_ && postgres_->running())) return absl::OkStatus();

@@ -20,6 +20,9 @@ class Database {
   // embedded::Postgres::Start's.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const Configuration& configuration);
 
+  // The same for one look at it: an embedded PostgreSQL that a daemon runs at this moment is left with that daemon.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenToLook(const Configuration& configuration);
+
   const std::string& url() const { return url_; }
   // For messages: the URL without its password, or "the embedded PostgreSQL in DIR".
   const std::string& description() const { return description_; }

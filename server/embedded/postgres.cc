@@ -178,6 +178,14 @@ absl::StatusOr<std::unique_ptr<Process>> Launch(const DataDirectory& data, const
 
 }  // namespace
 
+absl::StatusOr<std::string> FindRunning(const std::string& data_dir) {
+  const std::optional<PostmasterFile> file = ReadPostmasterFile(absl::StrCat(data_dir, "/postgres"));
+  if (!file || file->status != "ready") {
+    return absl::NotFoundError(absl::StrCat("no PostgreSQL runs in ", data_dir, "; its daemon may be starting"));
+  }
+  return SocketUrl(file->socket_dir, file->port, kDatabase);
+}
+
 absl::StatusOr<std::unique_ptr<Postgres>> Postgres::Start(const Options& options) {
   const Deadline deadline(options.start_timeout);
   TENURE_ASSIGN_OR_RETURN(DataDirectory data, DataDirectory::Open(options.data_dir));

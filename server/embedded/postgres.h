@@ -30,6 +30,10 @@ struct Options {
   absl::Duration start_timeout = absl::Seconds(60);  // For all of Start, crash recovery included.
 };
 
+// The URI of the server that runs on this data directory under another process, a daemon at work; for looking, not for
+// keeping. NOT_FOUND if none is ready.
+absl::StatusOr<std::string> FindRunning(const std::string& data_dir);
+
 class Postgres {
  public:
   // Locks the data directory, makes the cluster if there is none, and returns once the server accepts connections and

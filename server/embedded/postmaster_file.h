@@ -1,7 +1,7 @@
 // postmaster.pid, the file by which PostgreSQL keeps a second server off a data directory: reading it, telling whether
-// the process it names still serves that directory, and clearing what a dead server left. Every function requires that
-// the caller holds the lock of the DataDirectory. Layer: embedded. Functions only; not to be called concurrently for
-// one cluster.
+// the process it names still serves that directory, and clearing what a dead server left. Every function but
+// ReadPostmasterFile requires that the caller holds the lock of the DataDirectory. Layer: embedded. Functions only; not
+// to be called concurrently for one cluster.
 #pragma once
 
 #include <sys/types.h>

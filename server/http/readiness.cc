@@ -40,10 +40,11 @@ Readiness::Result Readiness::Evaluate() const {
   Result result;
   const engine::Health health = health_();
   std::string database;
-  if (!health.database_ok) {
+  if (!health.database_ok && health.schema_error.empty()) {
     database = health.database_error.empty() ? "not reached yet" : "unreachable: " + OneLine(health.database_error);
   }
   Record(result, "database", false, database);
+  Record(result, "schema", false, OneLine(health.schema_error));
   Record(result, "draining", false, health.draining ? "the daemon is shutting down" : "");
   std::string events;
   if (health.event_lag == absl::InfiniteDuration()) {

@@ -1,5 +1,6 @@
 #include "server/rpc/admin_service.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,8 +59,14 @@ void AdminService::ListServers(CallPtr<v1::ListServersRequest, v1::ListServersRe
 
 void AdminService::ListBackgroundWorkers(
     CallPtr<v1::ListBackgroundWorkersRequest, v1::ListBackgroundWorkersResponse> call) {
-  engine_.ListBackground([call](absl::StatusOr<std::vector<store::BackgroundRow>> rows) {
+  engine_.ListBackground([this, call](absl::StatusOr<std::vector<store::BackgroundRow>> rows) {
     if (!rows.ok()) return call->Finish(rows.status());
+    // One that nobody ever led has no row yet.
+    for (const std::string& name : engine_.options().background_workers) {
+      const bool has_row = std::any_of(rows->begin(), rows->end(), [&](const auto& row) { return row.name == name; });
+      if (!has_row) rows->push_back({.name = name});
+    }
+    std::sort(rows->begin(), rows->end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     for (const store::BackgroundRow& row : *rows) ToProto(row, call->response().add_workers());
     call->Finish();
   });

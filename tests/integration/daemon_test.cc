@@ -72,6 +72,30 @@ TEST_F(DaemonTest, ServesBothPortsAndStops) {
   EXPECT_EQ(HttpGet(port, "/livez"), 0);
 }
 
+TEST_F(DaemonTest, BackgroundWorkersThatNobodyLeadsAreListedToo) {
+  const testing::ScopedDatabase database;
+  DaemonProcess daemon(Options({"--database-url", database.url(), "--migrate", "--background", "none"}));
+  ASSERT_TRUE(daemon.AwaitReady()) << daemon.Log();
+  const std::string list = Call(daemon.http_port(), "AdminService/ListBackgroundWorkers", "{}");
+  for (const background::WorkerEntry& entry : background::AllWorkers())
+    EXPECT_THAT(list, HasSubstr(absl::StrCat("\"name\":\"", std::string(entry.name), "\"")));
+  EXPECT_THAT(list, Not(HasSubstr("leader")));
+}
+
+TEST_F(DaemonTest, MigrateStatusLooksAtTheDatabaseOfADaemonAtWork) {
+  DaemonProcess daemon(Embedded());
+  ASSERT_TRUE(daemon.AwaitReady()) << daemon.Log();
+  const std::string command =
+      absl::StrCat(TENURE_BINARY_DIR "/bin/tenured migrate status --data-dir ", scratch_, "/data 2>&1");
+  FILE* status = popen(command.c_str(), "r");
+  ASSERT_NE(status, nullptr);
+  std::string output;
+  for (int c = fgetc(status); c != EOF; c = fgetc(status)) output.push_back(static_cast<char>(c));
+  EXPECT_EQ(pclose(status), 0) << output;
+  EXPECT_THAT(output, HasSubstr("initial"));
+  EXPECT_EQ(HttpGet(daemon.http_port(), "/readyz"), 200);
+}
+
 TEST_F(DaemonTest, TwoReplicasShareTheLeadersAndOneTakesOver) {
   TestDaemon first;
   testing::TestDaemonOptions options;

@@ -125,11 +125,20 @@ TEST_F(RouterTest, ReadyzVerboseShowsAllChecks) {
   checks_.push_back({"reaper", true, [] { return absl::NotFoundError("nobody leads it"); }});
   const Response response = Ask("GET", "/readyz?x=1&verbose");
   EXPECT_EQ(response.status, 200);
-  EXPECT_EQ(response.body, "ok database\nok draining\nok events\nok migrations\nwarning reaper: nobody leads it\n");
+  EXPECT_EQ(response.body,
+            "ok database\nok schema\nok draining\nok events\nok migrations\nwarning reaper: nobody leads it\n");
   health_.draining = true;
   EXPECT_EQ(Ask("GET", "/readyz?verbose=1").body,
-            "ok database\nfailed draining: the daemon is shutting down\nok events\nok migrations\n"
+            "ok database\nok schema\nfailed draining: the daemon is shutting down\nok events\nok migrations\n"
             "warning reaper: nobody leads it\n");
+}
+
+TEST_F(RouterTest, ASchemaThatDoesNotSuitIsNotADatabaseOutOfReach) {
+  health_.database_ok = false;
+  health_.database_error = health_.schema_error = "the schema is at version 1, this daemon needs 2";
+  EXPECT_EQ(Ask("GET", "/readyz?verbose").body,
+            "ok database\nfailed schema: the schema is at version 1, this daemon needs 2\nok draining\nok events\n");
+  EXPECT_EQ(Ask("GET", "/readyz").status, 503);
 }
 
 TEST_F(RouterTest, EventsThatWereNeverReadAreNotReady) {
