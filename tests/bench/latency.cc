@@ -99,7 +99,7 @@ absl::StatusOr<Figures> TenureLatency(RunContext& run) {
 Scenario LatencyScenario(const RunOptions& options) {
   return {
       .name = "latency",
-      .what = absl::StrFormat("%.0f jobs a second for %.0f s, one a call: from the call that enqueues a job to the "
+      .what = absl::StrFormat("%.0f jobs a second for %g s, one a call: from the call that enqueues a job to the "
                               "start of its handler, in milliseconds (less is better).",
                               options.sizes.latency_rate, options.sizes.latency_seconds),
       .columns = {{"start_latency_ms_p50", "p50 ms", 2, true},

@@ -33,6 +33,7 @@
 #include "progress.h"
 #include "report.h"
 #include "scenario.h"
+#include "server/base/logging.h"
 
 namespace tenure::bench {
 namespace {
@@ -182,6 +183,9 @@ absl::StatusOr<ScenarioRuns> RunScenario(const Scenario& scenario, const PeerCho
       result.contestants[i].runs.push_back(*std::move(figures));
     }
   }
+  if (scenario.clear_up) {
+    if (absl::Status cleared = scenario.clear_up(context); !cleared.ok()) return cleared;
+  }
   return result;
 }
 
@@ -218,7 +222,7 @@ int Execute(const Arguments& arguments) {
   }
   const auto peers = ChoosePeers(arguments.smoke ? "none" : arguments.peers);
   if (!peers.ok()) return Fail(peers.status());
-  auto server = PostgresServer::Start(arguments.parent);
+  auto server = PostgresServer::Start(arguments.parent, /*durable=*/!arguments.smoke);
   if (!server.ok()) return Fail(server.status());
   running_server = server->get();
   const int runs = arguments.runs > 0 ? arguments.runs : arguments.quick || arguments.smoke ? 1 : 3;
@@ -292,6 +296,7 @@ int Main(int argc, char** argv) {
     sizes.latency_seconds = sizes.parked_seconds = sizes.heartbeat_seconds = sizes.idle_seconds = *seconds;
   }
 
+  if (absl::Status logging = InitLogging(LogFormat::kText, "warn"); !logging.ok()) return Fail(logging);
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);

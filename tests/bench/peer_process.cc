@@ -138,6 +138,8 @@ absl::StatusOr<Figures> Parse(const std::string& line) {
   for (const auto& [name, value] : json.items()) {
     if (value.is_number()) figures.Set(name, value.get<double>());
   }
+  const auto before = figures.Get("jobs_per_second_before"), during = figures.Get("jobs_per_second_during");
+  if (before && during) figures.Set("during_to_before", *during / *before);
   figures.note = absl::StrCat(json.value("version", "?"), ", ", json.value("settings", ""));
   return figures;
 }

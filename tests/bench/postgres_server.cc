@@ -46,7 +46,7 @@ void SweepLeftovers(const std::string& parent) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(const std::string& parent) {
+absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(const std::string& parent, bool durable) {
   SweepLeftovers(parent);
   std::unique_ptr<PostgresServer> made(new PostgresServer);
   std::string directory = absl::StrCat(parent, "/", kPrefix, "XXXXXX");
@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(const std:
   if (chmod(directory.c_str(), 0711) != 0) return absl::InternalError("cannot open up " + directory);
   embedded::Options options;
   options.data_dir = directory + "/data";
+  if (!durable) options.settings = {{"fsync", "off"}};
   auto server = embedded::Postgres::Start(options);
   if (!server.ok()) return server.status();
   made->server_ = *std::move(server);

@@ -16,8 +16,8 @@ namespace tenure::bench {
 class PostgresServer {
  public:
   // Starts it in a new directory below `parent`, which must be on the disk that is to be measured. Servers that an
-  // earlier, killed benchmark left there are cleared away.
-  static absl::StatusOr<std::unique_ptr<PostgresServer>> Start(const std::string& parent);
+  // earlier, killed benchmark left there are cleared away. `durable` false: fsync is off, and no figure means anything.
+  static absl::StatusOr<std::unique_ptr<PostgresServer>> Start(const std::string& parent, bool durable);
   // Stop.
   ~PostgresServer();
 

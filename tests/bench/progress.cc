@@ -3,7 +3,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
 
 #include "absl/strings/str_format.h"
 #include "report.h"
@@ -35,6 +38,18 @@ void Progress::Show(const std::string& what, int64_t done, int64_t total) {
         terminal_ ? "" : "\n");
   shown_at_ = now;
   shown_ = done;
+}
+
+void Progress::Wait(const std::string& what, double seconds) {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock lock(mutex);
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  Clock::time_point now;
+  while ((now = Clock::now()) < end) {
+    if (terminal_) Print(absl::StrFormat("%s, %.0f s", what, std::chrono::duration<double>(end - now).count()), "");
+    never.wait_until(lock, std::min(end, now + std::chrono::seconds(1)), [] { return false; });
+  }
 }
 
 void Progress::Finish(const std::string& what) { Print(what, "\n"); }

@@ -18,6 +18,8 @@ class Progress {
   void Say(const std::string& what);
   // Shows how far a count has come, with its rate since the last line; at most five times a second.
   void Show(const std::string& what, int64_t done, int64_t total);
+  // Waits so long, and counts down.
+  void Wait(const std::string& what, double seconds);
   // Shows the line for good.
   void Finish(const std::string& what);
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,169 +14,21 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "database.h"
+#include "held_transaction.h"
 #include "measure.h"
-#include "postgres_server.h"
 #include "progress.h"
+#include "raw_session.h"
 #include "tenure_site.h"
 
 namespace tenure::bench {
 namespace {
 
-constexpr char kDatabase[] = "bench_raw";
-constexpr int64_t kBatch = 1000;
 constexpr int kSingleSessions = 16;
-
-constexpr char kSchema[] = R"sql(
-create table job (
-  id bigint generated always as identity,
-  queue_id bigint not null,
-  state smallint not null default 0,           -- 0 ready, 1 leased
-  priority smallint not null default 0,
-  attempt int not null default 0,
-  max_attempts int not null default 20,
-  token bigint not null default 0,
-  worker text,
-  lease_until timestamptz,
-  due_at timestamptz not null default now(),
-  created_at timestamptz not null default now(),
-  started_at timestamptz,
-  kind text not null,
-  payload bytea not null,
-  content_type text,
-  primary key (id)
-) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 2);
-create index job_ready on job (queue_id, priority, id) where state = 0;
-create table history (
-  like job,
-  ended_at timestamptz not null,
-  primary key (id)
-);
-)sql";
-
-constexpr char kEnqueue[] = R"sql(
-insert into job (queue_id, kind, content_type, payload)
-select $1::bigint, $2::text, 'application/octet-stream', p from unnest($3::bytea[]) as p
-returning id
-)sql";
-
-// Reads on from where the last claim ended: dead entries at the head of the index would slow it down.
-constexpr char kClaim[] = R"sql(
-with next as materialized (
-  select id from job
-  where queue_id = $1::bigint and state = 0 and priority = 0 and id > $2::bigint
-  order by id limit $3::bigint
-  for update skip locked
-)
-update job set state = 1, attempt = attempt + 1, token = token + 1, worker = $4::text,
-               lease_until = now() + interval '30 seconds', started_at = now()
-where id = any (array(select id from next))
-returning id, token, attempt::bigint, kind, payload
-)sql";
-
-constexpr char kComplete[] = R"sql(
-with ended as (
-  delete from job where id = any ($1::bigint[]) and worker = $2::text and state = 1
-  returning *
-)
-insert into history select e.*, now() from ended e
-)sql";
 
 std::string Sessions(int sessions, int64_t rows) {
   return absl::StrFormat("%d session%s, %d row%s a statement", sessions, sessions == 1 ? "" : "s", rows,
                          rows == 1 ? "" : "s");
 }
-
-class Session {
- public:
-  static absl::StatusOr<std::unique_ptr<Session>> Open(const std::string& url, const std::string& worker) {
-    auto database = Database::Open(url);
-    if (!database.ok()) return database.status();
-    std::unique_ptr<Session> session(new Session(*std::move(database), worker));
-    for (const auto& [name, sql] : {std::pair{"enqueue", kEnqueue}, {"claim", kClaim}, {"complete", kComplete}}) {
-      if (absl::Status prepared = session->database_.Prepare(name, sql); !prepared.ok()) return prepared;
-    }
-    return session;
-  }
-
-  absl::Status Enqueue(const std::vector<std::string>& payloads) {
-    return database_.Run("enqueue", {Int8(1), Text(kKind), ByteaArray(payloads)}).status();
-  }
-
-  // The ids that it got, sorted.
-  absl::StatusOr<std::vector<int64_t>> Claim(int64_t jobs) {
-    auto rows = database_.Run("claim", {Int8(1), Int8(cursor_), Int8(jobs), Text(worker_)});
-    if (!rows.ok()) return rows.status();
-    std::vector<int64_t> ids;
-    for (int row = 0; row < rows->size(); ++row) ids.push_back(rows->Int8At(row, 0));
-    std::sort(ids.begin(), ids.end());
-    if (!ids.empty()) cursor_ = ids.back();
-    return ids;
-  }
-
-  absl::Status Complete(const std::vector<int64_t>& ids) {
-    return database_.Run("complete", {Int8Array(ids), Text(worker_)}).status();
-  }
-
- private:
-  Session(Database database, std::string worker) : database_(std::move(database)), worker_(std::move(worker)) {}
-
-  Database database_;
-  const std::string worker_;
-  int64_t cursor_ = 0;
-};
-
-// A database with the schema and sessions on it.
-class RawSite {
- public:
-  static absl::StatusOr<std::unique_ptr<RawSite>> Make(RunContext& run, int sessions) {
-    auto url = run.server.CreateDatabase(kDatabase);
-    if (!url.ok()) return url.status();
-    auto database = Database::Open(*url);
-    if (!database.ok()) return database.status();
-    if (absl::Status made = database->Execute(kSchema); !made.ok()) return made;
-    std::unique_ptr<RawSite> site(new RawSite(run, *std::move(database)));
-    for (int i = 0; i < sessions; ++i) {
-      auto session = Session::Open(*url, absl::StrFormat("worker-%d", i));
-      if (!session.ok()) return session.status();
-      site->sessions.push_back(*std::move(session));
-    }
-    return site;
-  }
-
-  absl::Status Fill(int64_t jobs) {
-    run_.progress.Say("filling");
-    const std::vector<std::string> payloads(kBatch, PayloadOf());
-    for (int64_t done = 0; done < jobs; done += kBatch) {
-      const auto count = static_cast<std::ptrdiff_t>(std::min(kBatch, jobs - done));
-      if (absl::Status ok = sessions[0]->Enqueue({payloads.begin(), payloads.begin() + count}); !ok.ok()) return ok;
-    }
-    if (absl::Status done = database_.Execute("vacuum analyze job"); !done.ok()) return done;
-    return run_.server.Checkpoint();
-  }
-
-  // Checks the counts and drops the database.
-  absl::Status Finish(int64_t live, int64_t ended) {
-    sessions.clear();
-    const auto left = database_.Number("select count(*) from job");
-    const auto kept = database_.Number("select count(*) from history");
-    if (!left.ok()) return left.status();
-    if (!kept.ok()) return kept.status();
-    if (*left != static_cast<double>(live) || *kept != static_cast<double>(ended)) {
-      return absl::DataLossError(
-          absl::StrFormat("raw SQL: %.0f live and %.0f ended jobs, instead of %d and %d", *left, *kept, live, ended));
-    }
-    return run_.server.DropDatabase(kDatabase);
-  }
-
-  std::vector<std::unique_ptr<Session>> sessions;
-
- private:
-  RawSite(RunContext& run, Database database) : run_(run), database_(std::move(database)) {}
-
-  RunContext& run_;
-  Database database_;
-};
 
 // One thread each; the first error.
 absl::Status InParallel(const std::vector<std::function<absl::Status()>>& parts) {
@@ -194,7 +48,7 @@ absl::Status InParallel(const std::vector<std::function<absl::Status()>>& parts)
 }
 
 // Claims and completes until `completed` has reached `jobs`, by one session.
-absl::Status DrainBy(Session& session, int64_t batch, int64_t jobs, std::atomic<int64_t>& completed) {
+absl::Status DrainBy(RawSession& session, int64_t batch, int64_t jobs, std::atomic<int64_t>& completed) {
   while (completed < jobs) {
     auto ids = session.Claim(batch);
     if (!ids.ok()) return ids.status();
@@ -205,14 +59,14 @@ absl::Status DrainBy(Session& session, int64_t batch, int64_t jobs, std::atomic<
   return absl::OkStatus();
 }
 
-absl::Status EnqueueBy(Session& session, int64_t jobs, std::atomic<int64_t>& enqueued) {
-  const std::vector<std::string> payloads(kBatch, PayloadOf());
+absl::Status EnqueueBy(RawSession& session, int64_t jobs, std::atomic<int64_t>& enqueued) {
+  const std::vector<std::string> payloads(kRawBatch, PayloadOf());
   while (true) {
-    const int64_t from = enqueued.fetch_add(kBatch);
+    const int64_t from = enqueued.fetch_add(kRawBatch);
     if (from >= jobs) return absl::OkStatus();
-    const auto count = static_cast<std::ptrdiff_t>(std::min(kBatch, jobs - from));
+    const auto count = static_cast<std::ptrdiff_t>(std::min(kRawBatch, jobs - from));
     const absl::Status done =
-        count == kBatch ? session.Enqueue(payloads) : session.Enqueue({payloads.begin(), payloads.begin() + count});
+        count == kRawBatch ? session.Enqueue(payloads) : session.Enqueue({payloads.begin(), payloads.begin() + count});
     if (!done.ok()) return done;
   }
 }
@@ -258,13 +112,13 @@ absl::StatusOr<Figures> RawEnqueue(RunContext& run) {
   }
   auto figures = Measured(run, **site, jobs, jobs, 0, parts);
   if (figures.ok()) {
-    figures->note = Sessions(run.options.raw_connections, kBatch);
+    figures->note = Sessions(run.options.raw_connections, kRawBatch);
   }
   return figures;
 }
 
 absl::StatusOr<Figures> RawDrain(RunContext& run) {
-  return DrainWith(run, run.options.raw_connections, kBatch, run.sizes().jobs);
+  return DrainWith(run, run.options.raw_connections, kRawBatch, run.sizes().jobs);
 }
 
 absl::StatusOr<Figures> RawSingle(RunContext& run) {
@@ -278,8 +132,79 @@ absl::StatusOr<Figures> RawLifecycle(RunContext& run) {
   std::atomic<int64_t> enqueued{0}, completed{0};
   auto figures = Measured(run, **site, jobs, 0, jobs,
                           {[&] { return EnqueueBy(*(*site)->sessions[0], jobs, enqueued); },
-                           [&] { return DrainBy(*(*site)->sessions[1], kBatch, jobs, completed); }});
-  if (figures.ok()) figures->note = Sessions(2, kBatch);
+                           [&] { return DrainBy(*(*site)->sessions[1], kRawBatch, jobs, completed); }});
+  if (figures.ok()) figures->note = Sessions(2, kRawBatch);
+  return figures;
+}
+
+absl::StatusOr<Figures> RawHeartbeat(RunContext& run) {
+  const Sizes& sizes = run.sizes();
+  auto site = RawSite::Make(run, 1);
+  if (!site.ok()) return site.status();
+  if (absl::Status filled = (*site)->Fill(sizes.leases); !filled.ok()) return filled;
+  RawSession& session = *(*site)->sessions[0];
+  std::vector<std::vector<int64_t>> batches;
+  for (int64_t claimed = 0; claimed < sizes.leases;) {
+    auto ids = session.Claim(kRawBatch);
+    if (!ids.ok()) return ids.status();
+    claimed += static_cast<int64_t>(ids->size());
+    batches.push_back(*std::move(ids));
+  }
+  Figures figures;
+  Meter meter(run.server, 0);
+  if (absl::Status begun = meter.Begin(); !begun.ok()) return begun;
+  const double third = sizes.lease_seconds / 3;
+  for (double left = sizes.heartbeat_seconds; left > 0; left -= third) {
+    run.progress.Wait("extending", std::min(third, left));
+    for (const std::vector<int64_t>& ids : batches) {
+      if (absl::Status extended = session.Extend(ids); !extended.ok()) return extended;
+    }
+  }
+  if (absl::Status over = meter.End(); !over.ok()) return over;
+  meter.ReportLoad(figures);
+  figures.note = Sessions(1, kRawBatch);
+  if (absl::Status finished = (*site)->Finish(sizes.leases, 0); !finished.ok()) return finished;
+  return figures;
+}
+
+absl::StatusOr<Figures> RawHeld(RunContext& run) {
+  auto site = RawSite::Make(run, 2);
+  if (!site.ok()) return site.status();
+  std::atomic<int64_t> completed{0};
+  SteadyLoad load(run.options.steady_rate, [&] { return completed.load(); });
+  load.Start(1, kRawBatch, [&](int64_t jobs) {
+    return (*site)->sessions[0]->Enqueue(std::vector<std::string>(static_cast<size_t>(jobs), PayloadOf()));
+  });
+  std::atomic<bool> all_enqueued{false};
+  absl::Status drained;
+  std::jthread drainer([&] {
+    std::mutex mutex;
+    std::condition_variable never;
+    std::unique_lock lock(mutex);
+    while (drained.ok()) {
+      const bool last = all_enqueued;
+      auto ids = (*site)->sessions[1]->Claim(kRawBatch);
+      drained = ids.status();
+      if (!ids.ok()) return;
+      if (ids->empty()) {
+        if (last) return;
+        never.wait_for(lock, std::chrono::milliseconds(1), [] { return false; });
+        continue;
+      }
+      drained = (*site)->sessions[1]->Complete(*ids);
+      completed += static_cast<int64_t>(ids->size());
+    }
+  });
+  auto figures =
+      HoldTransaction(run, (*site)->url(), "public.job", HeldKind::kReading, [&] { return completed.load(); }, {});
+  const absl::Status produced = load.Finish();
+  all_enqueued = true;
+  drainer.join();
+  if (!figures.ok()) return figures.status();
+  if (!produced.ok()) return produced;
+  if (!drained.ok()) return drained;
+  figures->note = Sessions(2, kRawBatch);
+  if (absl::Status finished = (*site)->Finish(0, load.enqueued()); !finished.ok()) return finished;
   return figures;
 }
 

@@ -15,5 +15,9 @@ absl::StatusOr<Figures> RawDrain(RunContext& run);
 absl::StatusOr<Figures> RawLifecycle(RunContext& run);
 // Claims and completes one job a statement, by several sessions at once.
 absl::StatusOr<Figures> RawSingle(RunContext& run);
+// Extends all leases each time that a third of their duration has passed.
+absl::StatusOr<Figures> RawHeartbeat(RunContext& run);
+// As lifecycle, without an end, while a transaction is held open.
+absl::StatusOr<Figures> RawHeld(RunContext& run);
 
 }  // namespace tenure::bench

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "figures.h"
 
@@ -97,7 +98,8 @@ struct Scenario {
   std::vector<Contestant> contestants;  // Tenure first.
   std::string peer_scenario;            // What peers know it as; empty: they do not take part.
   std::vector<Goal> goals;
-  int max_runs = 1'000;  // For those that take long and compare with themselves.
+  int max_runs = 1'000;                                    // For those that take long and compare with themselves.
+  std::function<absl::Status(RunContext&)> clear_up = {};  // After the last run.
 };
 
 // All, in the order in which they run.
@@ -109,5 +111,10 @@ Scenario DrainScenario(const RunOptions& options);
 Scenario LifecycleScenario(const RunOptions& options);
 Scenario SingleScenario(const RunOptions& options);
 Scenario LatencyScenario(const RunOptions& options);
+Scenario HeldTransactionScenario(const RunOptions& options);
+Scenario BacklogScenario(const RunOptions& options);
+Scenario ParkedScenario(const RunOptions& options);
+Scenario HeartbeatScenario(const RunOptions& options);
+Scenario ManyQueuesScenario(const RunOptions& options);
 
 }  // namespace tenure::bench

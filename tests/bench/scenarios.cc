@@ -53,8 +53,9 @@ Sizes SmokeSizes() {
 
 std::vector<Scenario> AllScenarios(const RunOptions& options) {
   return {
-      EnqueueScenario(options), DrainScenario(options),   LifecycleScenario(options),
-      SingleScenario(options),  LatencyScenario(options),
+      EnqueueScenario(options),   DrainScenario(options),           LifecycleScenario(options), SingleScenario(options),
+      LatencyScenario(options),   HeldTransactionScenario(options), BacklogScenario(options),   ParkedScenario(options),
+      HeartbeatScenario(options), ManyQueuesScenario(options),
   };
 }
 

@@ -156,7 +156,7 @@ absl::Status TenureSite::Finish(int64_t completed) {
 }
 
 absl::Status EnqueueMany(client::Client& client, int64_t jobs, int callers, int per_call,
-                         const std::function<void(int64_t)>& progress) {
+                         const std::function<void(int64_t)>& progress, const std::vector<std::string>& queues) {
   std::atomic<int64_t> next{0}, acknowledged{0};
   std::mutex mutex;
   std::condition_variable changed;
@@ -165,16 +165,17 @@ absl::Status EnqueueMany(client::Client& client, int64_t jobs, int callers, int 
   std::vector<std::jthread> threads;
   for (int i = 0; i < callers; ++i) {
     threads.emplace_back([&] {
-      const std::vector<client::JobSpec> whole(static_cast<size_t>(per_call), NoopJob());
+      std::vector<client::JobSpec> specs(static_cast<size_t>(per_call), NoopJob(queues[0]));
       absl::Status mine;
       while (mine.ok()) {
         const int64_t from = next.fetch_add(per_call);
         if (from >= jobs) break;
         const auto count = static_cast<size_t>(std::min<int64_t>(per_call, jobs - from));
-        const auto answers =
-            count == whole.size()
-                ? client.EnqueueBatch(whole)
-                : client.EnqueueBatch({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(count)});
+        specs.resize(count);
+        for (size_t at = 0; queues.size() > 1 && at < count; ++at) {
+          specs[at].queue = queues[(static_cast<size_t>(from) + at) % queues.size()];
+        }
+        const auto answers = client.EnqueueBatch(specs);
         for (const auto& answer : answers) mine.Update(answer.status());
         acknowledged += static_cast<int64_t>(count);
       }
@@ -189,6 +190,34 @@ absl::Status EnqueueMany(client::Client& client, int64_t jobs, int callers, int 
     if (progress) progress(acknowledged);
   }
   return status;
+}
+
+absl::StatusOr<CallTimes> TimeCalls(client::Client& client, const std::string& queue, int64_t warm_up,
+                                    const std::function<bool(int64_t)>& done) {
+  client::ClaimOptions claim;
+  claim.worker_id = client::NewWorkerId();
+  claim.queues = {{queue}};
+  claim.wait = seconds(20);
+  const client::JobSpec spec = NoopJob(queue);
+  CallTimes times;
+  for (int64_t count = -warm_up; count < 0 || !done(count); ++count) {
+    const auto start = SteadyClock::now();
+    if (absl::Status enqueued = client.Enqueue(spec).status(); !enqueued.ok()) return enqueued;
+    const auto enqueued_at = SteadyClock::now();
+    const auto claimed = client.Claim(claim);
+    if (!claimed.ok()) return claimed.status();
+    if (claimed->jobs.empty()) return absl::DataLossError("a claim got no job although there is one");
+    const auto claimed_at = SteadyClock::now();
+    const auto settled = client.Complete({.lease_token = claimed->jobs[0].lease_token, .result = {}, .follow_ups = {}});
+    if (!settled.ok()) return settled.status();
+    const auto settled_at = SteadyClock::now();
+    if (count < 0) continue;
+    const auto ms = [](auto duration) { return std::chrono::duration<double, std::milli>(duration).count(); };
+    times.enqueue.push_back(ms(enqueued_at - start));
+    times.claim.push_back(ms(claimed_at - enqueued_at));
+    times.complete.push_back(ms(settled_at - claimed_at));
+  }
+  return times;
 }
 
 absl::StatusOr<std::unique_ptr<Pools>> Pools::Make(const RunContext& run, const Daemon& daemon,

@@ -77,9 +77,20 @@ class TenureSite {
   std::unique_ptr<client::Client> client_;
 };
 
-// Enqueues `jobs` no-op jobs by `callers` threads, `per_call` each. Returns when all are acknowledged.
+// Enqueues `jobs` no-op jobs by `callers` threads, `per_call` each; spread over `queues`, each call over as many of
+// them as it has jobs. Returns when all are acknowledged.
 absl::Status EnqueueMany(client::Client& client, int64_t jobs, int callers, int per_call,
-                         const std::function<void(int64_t acknowledged)>& progress = {});
+                         const std::function<void(int64_t acknowledged)>& progress = {},
+                         const std::vector<std::string>& queues = {kQueue});
+
+// The times of calls made one by one, in milliseconds.
+struct CallTimes {
+  std::vector<double> enqueue, claim, complete;
+};
+// Enqueues a job in `queue`, claims one from it and completes that, again and again until `done` says so; the first
+// `warm_up` times are not counted. DATA_LOSS if a claim gets no job.
+absl::StatusOr<CallTimes> TimeCalls(client::Client& client, const std::string& queue, int64_t warm_up,
+                                    const std::function<bool(int64_t counted)>& done);
 
 // Worker pools of no-op handlers, each on a thread and a connection of its own, that count what was settled.
 class Pools {
