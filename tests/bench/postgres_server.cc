@@ -36,9 +36,12 @@ void SweepLeftovers(const std::string& parent) {
     if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) continue;
     const embedded::UniqueFd lock(open((path / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!lock.valid() || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    if (const auto postmaster = embedded::FindPostmaster(path / "data" / "postgres")) {
+    const std::string cluster = path / "data" / "postgres";
+    if (const auto postmaster = embedded::FindPostmaster(cluster)) {
+      const auto file = embedded::ReadPostmasterFile(cluster);
       postmaster->Signal(SIGQUIT).IgnoreError();
       postmaster->WaitForExit(absl::Seconds(10));
+      if (file && !file->socket_dir.empty()) fs::remove(file->socket_dir, ignored);
     }
     fs::remove_all(path, ignored);
   }
