@@ -115,7 +115,7 @@ class BatchLane {
     } else {
       for (const Group& group : batch) sizes.push_back(group.items.size());
     }
-    metrics_.batch_items.Add({{"verb", verb_}}, ItemBuckets()).Observe(static_cast<double>(count));
+    metrics_.batch_items.Observe({{"verb", verb_}}, static_cast<double>(count));
     Outcomes outcomes = flush_(queue, items);
 
     // Both mean that nothing was written.

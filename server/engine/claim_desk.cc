@@ -435,7 +435,7 @@ void ClaimDesk::RunBatch(int32_t queue, std::shared_ptr<Batch> batch) {
     for (const Offered& offered : batch->offered) gone += offered.poll->cancelled;
     if (gone == batch->offered.size()) batch->claim.slots.clear();
   }
-  metrics_.batch_items.Add({{"verb", "claim"}}, ItemBuckets()).Observe(static_cast<double>(batch->claim.slots.size()));
+  metrics_.batch_items.Observe({{"verb", "claim"}}, static_cast<double>(batch->claim.slots.size()));
   const Clock::TimePoint sent = timers_.clock().Now();
   absl::StatusOr<store::ClaimResult> result = batch->claim.slots.empty()
                                                   ? absl::StatusOr<store::ClaimResult>(absl::CancelledError())

@@ -226,7 +226,7 @@ void EngineImpl::ReadOldest() {
 void EngineImpl::Granted(const std::vector<store::ClaimedJob>& jobs, Clock::TimePoint sent) {
   if (jobs.empty()) return;
   const std::string name = directory_.Name(jobs.front().job.id.queue);
-  auto& latency = metrics_.job_start_latency.Add({{"queue", name}}, LatencyBuckets());
+  auto& latency = metrics_.job_start_latency.Add({{"queue", name}});
   for (const store::ClaimedJob& job : jobs) {
     watch_.Add({job.job.id.queue, job.job.id.seq, job.token.number}, sent + absl::ToChronoNanoseconds(job.lease));
     if (job.job.lease) latency.Observe(std::max(0.0, absl::ToDoubleSeconds(job.job.lease->granted - job.job.due)));

@@ -18,7 +18,7 @@ Method::Method(Clock& clock, Metrics& metrics, const MethodDescriptor& descripto
       descriptor_(descriptor),
       path_(absl::StrCat("/", descriptor.service()->full_name(), "/", descriptor.name())),
       label_(path_.substr(1)),
-      duration_(metrics.rpc_duration.Add({{"method", label_}}, LatencyBuckets())) {}
+      duration_(metrics.rpc_duration.Add({{"method", label_}})) {}
 
 std::shared_ptr<CallBase> Method::NewCall(std::optional<absl::Duration> timeout, std::string peer,
                                           CallBase::Finished finished) const {

@@ -125,7 +125,7 @@ class RaceTest : public testing::ReplicaTest {
   // How often the store has run a settle's statement.
   uint64_t Statements(Move move) {
     const std::string name = absl::AsciiStrToLower(NameOf(move));
-    return metrics_.db_statement_duration.Add({{"statement", name}}, LatencyBuckets()).Collect().histogram.sample_count;
+    return metrics_.db_statement_duration.Add({{"statement", name}}).Collect().histogram.sample_count;
   }
 
   int32_t queue_ = 0;

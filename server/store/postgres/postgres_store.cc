@@ -61,8 +61,8 @@ absl::Status PostgresStore::RunLoop(const char* name, Transaction::Limits limits
                        "the transaction kept conflicting with others; nothing was written, try again", {},
                        absl::Milliseconds(100));
   }
-  metrics_.db_statement_duration.Add({{"statement", name}}, LatencyBuckets())
-      .Observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  metrics_.db_statement_duration.Observe(
+      {{"statement", name}}, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   return status;
 }
 
