@@ -228,6 +228,7 @@ function work(peer) {
   const tell = () => {
     if (jobs !== told) process.send({ jobs: (told = jobs) });
   };
+  process.on("disconnect", () => process.exit()); // The parent is through with it, or was killed.
   process.on("message", async (message) => {
     if (message.prepare) {
       prepared = message.prepare;

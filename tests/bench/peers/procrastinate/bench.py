@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+import threading
 import time
 
 import procrastinate
@@ -97,6 +98,12 @@ def run_workers(app, settings, wait):
     ]
 
 
+def end_with_parent():
+    """The parent closes stdin when it is through with the worker, and when it is killed."""
+    sys.stdin.read()
+    os._exit(1)
+
+
 async def work(url, settings):
     """The worker process."""
     ran = 0
@@ -112,6 +119,7 @@ async def work(url, settings):
 
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
+    threading.Thread(target=end_with_parent, daemon=True).start()
     app, _ = make_app(url, settings["connections"], on_job)
     async with app.open_async():
         telling = asyncio.create_task(tell())
