@@ -174,22 +174,34 @@ absl::StatusOr<ScenarioRuns> RunScenario(const Scenario& scenario, const PeerCho
     }
     result.skipped = peers.skipped;
   }
-  for (const Contestant& contestant : contestants) result.contestants.push_back({contestant.name, {}});
+  std::vector<ContestantRuns> done;
+  for (const Contestant& contestant : contestants) done.push_back({contestant.name, {}});
+  std::vector<bool> dropped(contestants.size(), false);
   RunContext context{arguments.run, server, progress};
   const int rounds = std::min(runs, scenario.max_runs);
   for (int round = 1; round <= rounds; ++round) {
     for (size_t i = 0; i < contestants.size(); ++i) {
-      progress.Begin(absl::StrFormat("%-16s %d/%d  %s", scenario.name, round, rounds, contestants[i].name));
+      if (dropped[i]) continue;
+      const std::string& name = contestants[i].name;
+      progress.Begin(absl::StrFormat("%-16s %d/%d  %s", scenario.name, round, rounds, name));
       auto figures = contestants[i].run(context);
-      if (!figures.ok()) {
-        while (interrupted) pause();  // It is no wonder then; StopOnSignal ends the process.
-        progress.Finish("failed");
-        return absl::Status(figures.status().code(), absl::StrCat(scenario.name, ", ", contestants[i].name, ": ",
-                                                                  std::string(figures.status().message())));
+      if (figures.ok()) {
+        progress.Finish(Headline(scenario, *figures));
+        done[i].runs.push_back(*std::move(figures));
+        continue;
       }
-      progress.Finish(Headline(scenario, *figures));
-      result.contestants[i].runs.push_back(*std::move(figures));
+      while (interrupted) pause();  // It is no wonder then; StopOnSignal ends the process.
+      const std::string why(figures.status().message());
+      progress.Finish("failed: " + why);
+      if (!contestants[i].peer) {
+        return absl::Status(figures.status().code(), absl::StrCat(scenario.name, ", ", name, ": ", why));
+      }
+      dropped[i] = true;
+      result.skipped.emplace_back(name, "it failed: " + why);
     }
+  }
+  for (size_t i = 0; i < contestants.size(); ++i) {
+    if (!dropped[i]) result.contestants.push_back(std::move(done[i]));
   }
   if (scenario.clear_up) {
     if (absl::Status cleared = scenario.clear_up(context); !cleared.ok()) return cleared;

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <system_error>
 
@@ -36,10 +36,8 @@ using std::chrono::seconds;
 
 constexpr char kDatabase[] = "bench_peer";
 constexpr auto kTimeout = minutes(30);
-// Jobs are so many that a run takes about this long, or all of them if that is faster.
-constexpr double kTargetSeconds = 30;
-// A run of so many jobs is short anyhow.
-constexpr int64_t kFewJobs = 20'000;
+// Modes that go job by job are given the jobs of scenario single: a thousand a second would take all day over the rest.
+constexpr const char* kJobByJob[] = {"plain", "deleting"};
 
 std::atomic<pid_t> running_group{0};
 
@@ -221,20 +219,14 @@ absl::StatusOr<std::vector<PeerMode>> Peer::Modes() const {
 }
 
 Contestant Peer::In(const std::string& scenario, const std::string& mode) const {
-  // How many jobs it is given: decided by a trial in the first run, so that a slow one does not take all day.
-  auto chosen = std::make_shared<int64_t>(0);
-  return {absl::StrCat(name_, " ", mode), [=, program = program_](RunContext& run) -> absl::StatusOr<Figures> {
-            const int64_t all = scenario == "single" ? run.sizes().single_jobs : run.sizes().jobs;
-            if (*chosen == 0 && (scenario == "latency" || all <= kFewJobs)) *chosen = all;
-            if (*chosen == 0) {
-              auto trial = RunOnce(run, program, scenario, mode, all / 20);
-              if (!trial.ok()) return trial.status();
-              const double rate = *trial->Get("jobs_per_second");
-              *chosen = std::clamp(std::llround(rate * kTargetSeconds / 1000) * 1000LL,
-                                   static_cast<long long>(all / 20), static_cast<long long>(all));
-            }
-            return RunOnce(run, program, scenario, mode, *chosen);
-          }};
+  const bool job_by_job =
+      std::any_of(std::begin(kJobByJob), std::end(kJobByJob), [&](const char* known) { return mode == known; });
+  return {absl::StrCat(name_, " ", mode),
+          [=, program = program_](RunContext& run) {
+            const Sizes& sizes = run.sizes();
+            return RunOnce(run, program, scenario, mode, job_by_job ? sizes.single_jobs : sizes.jobs);
+          },
+          /*peer=*/true};
 }
 
 void KillRunningPeer() {

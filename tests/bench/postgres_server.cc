@@ -65,7 +65,9 @@ absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(const std:
   if (chmod(directory.c_str(), 0711) != 0) return absl::InternalError("cannot open up " + directory);
   embedded::Options options;
   options.data_dir = directory + "/data";
-  if (!durable) options.settings = {{"fsync", "off"}};
+  // Some peers want more sessions than the daemon's own server lets in.
+  options.settings = {{"max_connections", "120"}};
+  if (!durable) options.settings.emplace_back("fsync", "off");
   auto server = embedded::Postgres::Start(options);
   if (!server.ok()) return server.status();
   made->server_ = *std::move(server);

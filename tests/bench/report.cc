@@ -41,11 +41,12 @@ std::string RatioCell(const ScenarioRuns& runs, size_t index) {
   return text;
 }
 
-const ContestantRuns* Find(const ScenarioRuns& runs, const std::string& name) {
-  for (const ContestantRuns& contestant : runs.contestants) {
-    if (absl::StartsWith(contestant.name, name)) return &contestant;
-  }
-  return nullptr;
+// The contestant of that name; one without runs if it did not take part.
+const ContestantRuns& FirstOf(const ScenarioRuns& runs, const std::string& name) {
+  static const auto* const kNone = new ContestantRuns;
+  const auto found = std::find_if(runs.contestants.begin(), runs.contestants.end(),
+                                  [&](const ContestantRuns& contestant) { return contestant.name == name; });
+  return found == runs.contestants.end() ? *kNone : *found;
 }
 
 std::string TitleOf(const Scenario& scenario, const std::string& figure) {
@@ -78,22 +79,22 @@ std::optional<Spread> RatioOf(const ContestantRuns& first, const ContestantRuns&
   return SpreadOf(ratios);
 }
 
-std::optional<std::string> GoalLine(const ScenarioRuns& runs, const Goal& goal) {
-  const ContestantRuns* mine = goal.contestant.empty() ? &runs.contestants[0] : Find(runs, goal.contestant);
-  if (mine == nullptr) return std::nullopt;
-  std::optional<Spread> reached;
-  std::string of;
-  if (goal.against.empty()) {
-    reached = SpreadOf(ValuesOf(*mine, goal.figure));
-  } else if (const ContestantRuns* other = Find(runs, goal.against)) {
-    reached = RatioOf(*mine, *other, goal.figure);
-    of = " of " + other->name;
+std::vector<std::string> GoalLines(const ScenarioRuns& runs, const Goal& goal) {
+  const ContestantRuns& mine = goal.contestant.empty() ? runs.contestants[0] : FirstOf(runs, goal.contestant);
+  std::vector<std::string> lines;
+  const auto judge = [&](const std::optional<Spread>& reached, const std::string& of) {
+    if (!reached) return;
+    const bool met = goal.at_least ? reached->median >= goal.limit : reached->median <= goal.limit;
+    lines.push_back(absl::StrFormat("%s: %s at %s %.2f%s: %.2f, %s", mine.name, TitleOf(*runs.scenario, goal.figure),
+                                    goal.at_least ? "least" : "most", goal.limit, of, reached->median,
+                                    met ? "reached" : "**missed**"));
+  };
+  if (goal.against.empty()) judge(SpreadOf(ValuesOf(mine, goal.figure)), "");
+  for (const ContestantRuns& other : runs.contestants) {
+    if (goal.against.empty() || !absl::StartsWith(other.name, goal.against)) continue;
+    judge(RatioOf(mine, other, goal.figure), " of " + other.name);
   }
-  if (!reached) return std::nullopt;
-  const bool met = goal.at_least ? reached->median >= goal.limit : reached->median <= goal.limit;
-  return absl::StrFormat("%s: %s at %s %.2f%s: %.2f, %s", mine->name, TitleOf(*runs.scenario, goal.figure),
-                         goal.at_least ? "least" : "most", goal.limit, of, reached->median,
-                         met ? "reached" : "**missed**");
+  return lines;
 }
 
 std::string MarkdownHead(const Environment& environment) {
@@ -125,7 +126,7 @@ std::string MarkdownSection(const ScenarioRuns& runs) {
   }
   std::string list;
   for (const Goal& goal : scenario.goals) {
-    if (const auto line = GoalLine(runs, goal)) absl::StrAppend(&list, "- Goal: ", *line, "\n");
+    for (const std::string& line : GoalLines(runs, goal)) absl::StrAppend(&list, "- Goal: ", line, "\n");
   }
   for (const ContestantRuns& contestant : runs.contestants) {
     if (contestant.runs.empty() || contestant.runs.back().note.empty()) continue;
@@ -160,7 +161,7 @@ std::string Json(const Environment& environment, const std::vector<ScenarioRuns>
       scenario["contestants"].push_back(std::move(entry));
     }
     for (const Goal& goal : runs.scenario->goals) {
-      if (const auto line = GoalLine(runs, goal)) scenario["goals"].push_back(*line);
+      for (const std::string& line : GoalLines(runs, goal)) scenario["goals"].push_back(line);
     }
     for (const auto& [peer, reason] : runs.skipped) scenario["skipped"][peer] = reason;
     root["scenarios"].push_back(std::move(scenario));

@@ -28,12 +28,13 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // "1,234.5".
 std::string Thousands(double value, int decimals);
 
-// `figure` of the contestant divided by that of the first one's... the other way round: how many times the first
-// contestant's figure is the other's, of the runs of each round. nullopt if one of them lacks the figure.
+// How many times the other's `figure` the first contestant's is, in the runs of each round. nullopt if one of them
+// lacks the figure.
 std::optional<Spread> RatioOf(const ContestantRuns& first, const ContestantRuns& other, const std::string& figure);
 
-// "jobs/s at least 0.70 of raw SQL: 0.81, reached". Nullopt if its figures are not there.
-std::optional<std::string> GoalLine(const ScenarioRuns& runs, const Goal& goal);
+// "Tenure: jobs/s at least 0.70 of raw SQL: 0.81, reached", for each contestant that the goal is against; nothing for
+// one whose figures are not there.
+std::vector<std::string> GoalLines(const ScenarioRuns& runs, const Goal& goal);
 
 std::string MarkdownHead(const Environment& environment);
 std::string MarkdownSection(const ScenarioRuns& runs);

@@ -72,6 +72,7 @@ using RunFunction = std::function<absl::StatusOr<Figures>(RunContext&)>;
 struct Contestant {
   std::string name;
   RunFunction run;
+  bool peer = false;  // Not ours: when it fails it drops out, and the benchmark goes on.
 };
 
 struct Column {

@@ -97,13 +97,21 @@ TEST(BenchReport, RatiosAreThoseOfTheSameRound) {
 }
 
 TEST(BenchReport, GoalsSayWhetherTheyAreReached) {
+  using Lines = std::vector<std::string>;
   const Scenario scenario = Drain();
   const ScenarioRuns runs{&scenario, {Runs("Tenure", {80, 90}), Runs("raw SQL", {100, 100})}, {}};
-  EXPECT_EQ(GoalLine(runs, scenario.goals[0]), "Tenure: jobs/s at least 0.70 of raw SQL: 0.85, reached");
-  EXPECT_EQ(GoalLine(runs, scenario.goals[1]), "Tenure: jobs/s at most 100.00: 85.00, reached");
-  EXPECT_EQ(GoalLine(runs, scenario.goals[2]), std::nullopt) << "the peer did not take part";
+  EXPECT_EQ(GoalLines(runs, scenario.goals[0]), Lines{"Tenure: jobs/s at least 0.70 of raw SQL: 0.85, reached"});
+  EXPECT_EQ(GoalLines(runs, scenario.goals[1]), Lines{"Tenure: jobs/s at most 100.00: 85.00, reached"});
+  EXPECT_EQ(GoalLines(runs, scenario.goals[2]), Lines{}) << "the peer did not take part";
   const ScenarioRuns slow{&scenario, {Runs("Tenure", {60}), Runs("raw SQL", {100})}, {}};
-  EXPECT_EQ(GoalLine(slow, scenario.goals[0]), "Tenure: jobs/s at least 0.70 of raw SQL: 0.60, **missed**");
+  EXPECT_EQ(GoalLines(slow, scenario.goals[0]), Lines{"Tenure: jobs/s at least 0.70 of raw SQL: 0.60, **missed**"});
+  const ScenarioRuns modes{
+      &scenario, {Runs("Tenure", {60}), Runs("a peer batched", {20}), Runs("a peer plain", {40})}, {}};
+  EXPECT_EQ(GoalLines(modes, scenario.goals[2]),
+            (Lines{"Tenure: jobs/s at least 2.00 of a peer batched: 3.00, reached",
+                   "Tenure: jobs/s at least 2.00 of a peer plain: 1.50, **missed**"}));
+  EXPECT_EQ(GoalLines(modes, {.figure = "jobs_per_second", .against = "", .limit = 1, .contestant = "nobody"}),
+            Lines{});
 }
 
 TEST(BenchReport, MarkdownHasARowForEachContestant) {
