@@ -64,10 +64,6 @@ class HistogramFamily {
   // As CounterFamily::Add. The look-up takes a read lock and compares the labels; prometheus-cpp's own would build a
   // whole histogram each time, only to throw it away.
   prometheus::Histogram& Add(const prometheus::Labels& labels);
-  // The same; the buckets are those that the family was declared with, whatever is passed.
-  prometheus::Histogram& Add(const prometheus::Labels& labels, const prometheus::Histogram::BucketBoundaries&) {
-    return Add(labels);
-  }
   void Observe(const prometheus::Labels& labels, double value) { Add(labels).Observe(value); }
   prometheus::Family<prometheus::Histogram>& family() { return family_; }
 

@@ -6,14 +6,19 @@
 #include <utility>
 
 namespace tenure {
+namespace {
 
+// Seconds, from 0.1 ms to 60 s.
 prometheus::Histogram::BucketBoundaries LatencyBuckets() {
   return {0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60};
 }
 
+// Numbers of items, from 1 to 10,000.
 prometheus::Histogram::BucketBoundaries ItemBuckets() {
   return {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000};
 }
+
+}  // namespace
 
 QueueLabels* Metrics::Declare(const std::string& name, prometheus::MetricType type, std::vector<std::string> labels,
                               const std::string& help) {

@@ -20,11 +20,6 @@
 
 namespace tenure {
 
-// Bucket bounds in seconds, from 0.1 ms to 60 s.
-prometheus::Histogram::BucketBoundaries LatencyBuckets();
-// Bucket bounds for numbers of items, from 1 to 10,000.
-prometheus::Histogram::BucketBoundaries ItemBuckets();
-
 // What a metric was declared as.
 struct MetricInfo {
   std::string name;

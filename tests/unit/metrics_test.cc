@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -218,13 +219,22 @@ TEST(Metrics, ThreadsMayMeetNewSeriesAtOnce) {
   EXPECT_EQ(observed, 8000u);
 }
 
-TEST(Metrics, BucketsGrow) {
-  for (const auto& buckets : {LatencyBuckets(), ItemBuckets()}) {
-    EXPECT_TRUE(std::is_sorted(buckets.begin(), buckets.end()));
-    EXPECT_EQ(std::adjacent_find(buckets.begin(), buckets.end()), buckets.end());
-  }
-  EXPECT_EQ(LatencyBuckets().front(), 0.0001);
-  EXPECT_EQ(LatencyBuckets().back(), 60);
+TEST(Metrics, EveryHistogramHasTheBucketsOfItsDeclaration) {
+  Metrics metrics;
+  const auto bounds = [](HistogramFamily& family, const prometheus::Labels& labels) {
+    std::vector<double> out;
+    for (const auto& bucket : family.Add(labels).Collect().histogram.bucket) out.push_back(bucket.upper_bound);
+    EXPECT_TRUE(std::is_sorted(out.begin(), out.end()));
+    EXPECT_EQ(std::adjacent_find(out.begin(), out.end()), out.end());
+    EXPECT_TRUE(std::isinf(out.back()));
+    out.pop_back();
+    return std::pair(out.front(), out.back());
+  };
+  const std::pair seconds(0.0001, 60.0), items(1.0, 10'000.0);
+  EXPECT_EQ(bounds(metrics.job_start_latency, {{"queue", "q"}}), seconds);
+  EXPECT_EQ(bounds(metrics.rpc_duration, {{"method", "m"}}), seconds);
+  EXPECT_EQ(bounds(metrics.db_statement_duration, {{"statement", "s"}}), seconds);
+  EXPECT_EQ(bounds(metrics.batch_items, {{"verb", "claim"}}), items);
 }
 
 // --- The process -----------------------------------------------------------------------------------------------------
