@@ -10,6 +10,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "google/rpc/error_details.pb.h"
 #include "server/base/status.h"
+#include "server/rpc/json_shape.h"
 #include "server/rpc/method_table.h"
 #include "server/rpc/status_mapping.h"
 #include "server/rpc/text.h"
@@ -124,8 +125,8 @@ JsonAnswer OkAnswer(const Message& response) {
                                absl::StrCat("the answer cannot be written as JSON: ", printed.ToString())));
 }
 
-// The parser's message in our form. It says "(jobs[0].delay): invalid value ...", "(jobs[0]) kindd: Cannot find field."
-// or, for bad syntax, a sentence with an excerpt.
+// The parser's message in our form, for what WrongShape does not find. It says "(jobs[0].delay): invalid value ..." or,
+// for bad syntax, a sentence with an excerpt.
 absl::Status ParseError(std::string_view message) {
   absl::string_view rest(message.data(), message.size());
   std::string field;
@@ -135,12 +136,6 @@ absl::Status ParseError(std::string_view message) {
       field = std::string(rest.substr(0, end));
       rest.remove_prefix(end + 1);
     }
-  }
-  constexpr absl::string_view kUnknown = ": Cannot find field.";
-  if (absl::ConsumeSuffix(&rest, kUnknown)) {
-    const absl::string_view name = absl::StripAsciiWhitespace(rest);
-    return InvalidField(absl::StrCat(field, field.empty() ? "" : ".", name),
-                        "is not a field of this request; check its spelling");
   }
   absl::ConsumePrefix(&rest, ":");
   rest = absl::StripAsciiWhitespace(rest);
@@ -158,14 +153,18 @@ absl::Status Parse(const JsonRequest& request, Message& message) {
   if (absl::StripAsciiWhitespace(request.body).empty()) return absl::OkStatus();
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = false;
-  auto parsed = google::protobuf::util::JsonStringToMessage(request.body, &message, options);
+  std::string repaired;
+  const std::string* text = &request.body;
+  auto parsed = google::protobuf::util::JsonStringToMessage(*text, &message, options);
   // A failure report is not to fail for the bytes of its text (see wire_repair.h).
   const auto* type = message.GetDescriptor();
   if (!parsed.ok() && (type == v1::FailRequest::descriptor() || type == v1::ExtendRequest::descriptor())) {
     message.Clear();
-    parsed = google::protobuf::util::JsonStringToMessage(RepairJson(request.body), &message, options);
+    text = &(repaired = RepairJson(request.body));
+    parsed = google::protobuf::util::JsonStringToMessage(*text, &message, options);
   }
   if (parsed.ok()) return absl::OkStatus();
+  if (auto wrong = WrongShape(*text, *type)) return *wrong;
   return ParseError(std::string_view(parsed.message().data(), parsed.message().size()));
 }
 
