@@ -167,7 +167,7 @@ absl::StatusOr<store::ListFilter> ListFilterFrom(const v1::ListRequest& request)
   for (int i = 0; i < request.states_size(); ++i) {
     const int state = request.states(i);
     if (state == v1::JOB_STATE_UNSPECIFIED || !v1::JobState_IsValid(state)) {
-      return Invalid(Field("states", i), absl::StrCat("is not a state: ", state));
+      return Invalid(Field("states", i), absl::StrCat("is ", state, "; there is no such state"));
     }
     states.insert(static_cast<store::JobState>(state));
   }
@@ -219,7 +219,7 @@ absl::StatusOr<engine::ClaimCall> ClaimFrom(v1::ClaimRequest& request) {
   TENURE_RETURN_IF_ERROR(ClaimCommon(request, call));
   TENURE_RETURN_IF_ERROR(QueuesFrom(request, call));
   if (!v1::QueueOrder_IsValid(request.order())) {
-    return Invalid(Field("order"), absl::StrCat("is not an order: ", static_cast<int>(request.order())));
+    return Invalid(Field("order"), absl::StrCat("is ", static_cast<int>(request.order()), "; there is no such order"));
   }
   call.weighted = request.order() == v1::QUEUE_ORDER_WEIGHTED;
   TENURE_ASSIGN_OR_RETURN(call.max_jobs, NumberOr(Field("max_jobs"), request.max_jobs(), 1, 1, kMaxClaimedJobs));
