@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -73,6 +74,17 @@ void AddSettings(CLI::App& command, Flags& flags, const std::set<std::string>& n
         ->expected(1)
         ->take_all();
   }
+}
+
+// CLI11 puts the option's name before what this answers; its own range and number errors are not for people.
+CLI::Validator VersionRule() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        int version = -1;
+        if (absl::SimpleAtoi(text, &version) && version >= 0 && version <= Migrator::NewestVersion()) return "";
+        return absl::StrCat("must be a version from 0 to ", Migrator::NewestVersion(), ", not ", text);
+      },
+      "");
 }
 
 absl::StatusOr<Resolved> ResolveFlags(const CLI::App& command, Flags& flags) {
@@ -205,13 +217,13 @@ int RunCommandLine(int argc, char** argv) {
   CLI::App* up = migrate->add_subcommand("up", "Apply what is missing");
   int up_to = 0, down_to = 0;
   CLI::Option* up_to_option =
-      up->add_option("--to", up_to, "Stop after this version")->type_name("VERSION")->check(CLI::NonNegativeNumber);
+      up->add_option("--to", up_to, "Stop after this version")->type_name("VERSION")->check(VersionRule());
   AddSettings(*up, up_flags, database_settings);
   CLI::App* down = migrate->add_subcommand("down", "Revert everything after a version; removes what it holds");
   down->add_option("--to", down_to, "The version that stays; 0 reverts everything")
       ->type_name("VERSION")
       ->required()
-      ->check(CLI::NonNegativeNumber);
+      ->check(VersionRule());
   AddSettings(*down, down_flags, database_settings);
   CLI::App* status = migrate->add_subcommand("status", "List the migrations");
   AddSettings(*status, status_flags, database_settings);
@@ -228,6 +240,11 @@ int RunCommandLine(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    // CLI11 would say that a command is missing; the reader wrote one, only it is unknown.
+    if (const auto unknown = app.remaining(/*recurse=*/true); error.get_name() == "RequiredError" && !unknown.empty()) {
+      std::cerr << "unknown command or option: " << unknown.front() << "\nRun with --help for more information.\n";
+      return kUsage;
+    }
     return app.exit(error, std::cout, std::cerr) == 0 ? kDone : kUsage;
   }
   if (version->parsed()) {

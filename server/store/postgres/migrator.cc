@@ -66,6 +66,8 @@ absl::Status Explain(const absl::Status& status, std::string_view file) {
 
 }  // namespace
 
+int Migrator::NewestVersion() { return Known().rbegin()->first; }
+
 absl::StatusOr<std::vector<int>> Migrator::Up(std::optional<int> target) {
   TENURE_ASSIGN_OR_RETURN(auto connection, Connection::Open(url_, "tenured migrate", absl::Seconds(10)));
   {

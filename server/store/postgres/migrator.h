@@ -22,6 +22,9 @@ class Migrator {
  public:
   explicit Migrator(std::string url) : url_(std::move(url)) {}
 
+  // The last version that this binary knows.
+  static int NewestVersion();
+
   struct Entry {
     int version = 0;
     std::string name;
