@@ -14,7 +14,7 @@ namespace tenure::cli {
 // thread-safe: `top` and `work` change the process's signal handling.
 int RunCommandLine(const std::vector<std::string>& arguments, const Streams& streams);
 
-// For the completion's tests: the tree of commands. The context must outlive it.
+// For tests: the tree of commands. The context must outlive it.
 std::unique_ptr<CLI::App> MakeCommandTree(Context& context);
 
 }  // namespace tenure::cli

@@ -23,10 +23,14 @@
 #include "client/cli/job_output.h"
 #include "client/cli/options.h"
 #include "client/cli/output.h"
+#include "client/cli/queue_watch.h"
 #include "client/cli/values.h"
 
 namespace tenure::cli {
 namespace {
+
+// How long --wait waits before it looks whether anybody works the queue.
+constexpr absl::Duration kPatience = absl::Seconds(2);
 
 struct EnqueueOptions {
   std::string queue;
@@ -153,16 +157,35 @@ class Enqueuer {
   std::vector<std::string> ids_;
 };
 
+// WaitForJob that says, the first time a job has not ended after a while, if nobody takes jobs of its queue. `looked`
+// keeps that it has been said, or need not be.
+absl::StatusOr<v1::Job> WaitWithHint(Context& context, const std::string& id, absl::Duration limit, bool& looked) {
+  if (looked || limit <= kPatience) return WaitForJob(context, id, limit);
+  const auto job = WaitForJob(context, id, kPatience);
+  if (job.ok() ? IsFinal(job->state()) : !absl::IsUnavailable(job.status())) return job;
+  if (job.ok()) {
+    looked = true;
+    // A look that fails only costs the hint: the wait goes on, and says itself if the daemon is gone.
+    const absl::StatusOr<bool> polled = IsPolled(context, job->queue());
+    if (job->state() != v1::JOB_STATE_LEASED && polled.ok() && !*polled) {
+      context.err() << "warning: no worker polls queue " << job->queue() << "; start one: tenurectl work -q "
+                    << job->queue() << " --exec CMD" << std::endl;
+    }
+  }
+  return WaitForJob(context, id, limit - kPatience);
+}
+
 // Waits for all `ids` and prints what they returned: one job's result as it is, several as a table. kExitDone only if
 // each of them completed.
 int AwaitResults(Context& context, const std::vector<std::string>& ids, bool one_result, absl::Duration limit) {
   const absl::Time end = limit == absl::InfiniteDuration() ? absl::InfiniteFuture() : absl::Now() + limit;
   int exit_status = kExitDone;
+  bool looked = false;
   Table table({{"ID"}, {"STATE"}, {"ATTEMPT", true}, {"RESULT OR ERROR"}});
   for (const std::string& id : ids) {
     const absl::Duration rest =
         end == absl::InfiniteFuture() ? absl::InfiniteDuration() : std::max(absl::ZeroDuration(), end - absl::Now());
-    const auto job = WaitForJob(context, id, rest);
+    const auto job = WaitWithHint(context, id, rest, looked);
     if (!job.ok()) {
       table.Print(context.out());
       exit_status = Worse(exit_status, context.Report(job.status(), absl::StrCat("job: ", id), id));

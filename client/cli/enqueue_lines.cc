@@ -2,6 +2,7 @@
 #include "client/cli/enqueue_lines.h"
 
 #include <istream>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -14,13 +15,38 @@ namespace {
 constexpr int kJobsPerBatch = 1000;
 constexpr size_t kBytesPerBatch = 3 * 1024 * 1024;
 
+// The parser's words, such as "(payload.text): invalid value 5 for type TYPE_STRING" or "(delay): invalid value Field
+// 'delay', Illegal duration format; ... for type type.googleapis.com/google.protobuf.Duration", with the field once and
+// the type in words.
+std::string Readable(std::string message) {
+  constexpr std::pair<const char*, const char*> kTypes[] = {
+      {"TYPE_STRING", "a string"},      {"TYPE_BYTES", "a string of base64"}, {"TYPE_INT32", "a whole number"},
+      {"TYPE_INT64", "a whole number"}, {"TYPE_DOUBLE", "a number"},          {"TYPE_BOOL", "true or false"}};
+  if (const size_t end = message.find(')'); absl::StartsWith(message, "(") && end != std::string::npos) {
+    message = message.substr(1, end - 1) + message.substr(end + 1);
+  }
+  if (const size_t type = message.rfind(" for type "); type != std::string::npos) {
+    std::string expected;
+    for (const auto& [name, words] : kTypes) {
+      if (absl::EndsWith(message, name)) expected = absl::StrCat("; expected ", words);
+    }
+    message = message.substr(0, type) + expected;
+  }
+  constexpr char kAgain[] = "invalid value Field '";
+  if (const size_t again = message.find(kAgain); again != std::string::npos) {
+    const size_t end = message.find("', ", again);
+    if (end != std::string::npos) message.erase(again, end + 3 - again);
+  }
+  return message;
+}
+
 }  // namespace
 
 absl::StatusOr<v1::JobSpec> ParseLine(const std::string& text, int64_t line, const v1::JobSpec& defaults) {
   v1::JobSpec parsed;
   const auto status = google::protobuf::util::JsonStringToMessage(text, &parsed);
   if (!status.ok()) {
-    std::string message = std::string(status.message());
+    std::string message = Readable(std::string(status.message()));
     if (absl::StrContains(message, "payload")) {
       absl::StrAppend(&message, "; a payload is written {\"text\": \"...\"} or {\"data\": \"base64\"}");
     }

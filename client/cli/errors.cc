@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/values.h"
@@ -61,6 +62,16 @@ std::string FormatFact(const std::string& value) {
     return absl::StrCat(value, " (", ShowWhen(time, absl::Now()), ")");
   }
   return OneLine(value, 1000);
+}
+
+// Whether the lines before have said this fact: the subject has named the job or the queue, and the message of a
+// field's error is the field and the rule.
+bool Said(const std::string& key, const std::string& value, const ErrorFacts& facts, const std::string& subject,
+          const std::string& job_id) {
+  if (!subject.empty() && ((key == "job_id" && value == job_id) || subject == absl::StrCat(key, ": ", value)))
+    return true;
+  if (key == "field") return absl::StartsWith(facts.message, absl::StrCat(value, ": "));
+  return key == "rule" && absl::EndsWith(facts.message, absl::StrCat(": ", value));
 }
 
 }  // namespace
@@ -122,8 +133,7 @@ void ErrorPrinter::Print(const ErrorFacts& facts, const std::string& subject, co
   err_ << "error: " << facts.reason << ": " << OneLine(facts.message, 4000) << '\n';
   if (!subject.empty()) err_ << "  " << subject << '\n';
   for (const auto& [key, value] : facts.metadata) {
-    // The subject has named the job already.
-    if (key != "job_id" || value != job_id || subject.empty()) err_ << "  " << key << ": " << FormatFact(value) << '\n';
+    if (!Said(key, value, facts, subject, job_id)) err_ << "  " << key << ": " << FormatFact(value) << '\n';
   }
   const std::string step = NextStep(facts, job_id);
   // Steps that name a job differ for each of them; only the kind of step counts as said.

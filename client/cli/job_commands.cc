@@ -124,7 +124,7 @@ void AddListCommand(CLI::App& group, Context& context) {
   AddTime(*list, "--due-after", options->due_after, "Due at or after");
   AddTime(*list, "--due-before", options->due_before, "Due before");
   list->add_flag("--payloads", options->payloads, "With payloads and results (shown with --json)");
-  list->add_option("--limit", options->limit, "At most so many [all]")->check(CLI::PositiveNumber);
+  list->add_option("--limit", options->limit, "At most so many [all]")->check(AtLeastOne());
   list->add_option("--page-size", options->page_size, "So many per call, at most 1000 [50]")
       ->check(CLI::Range(1, 1000));
   OnRun(*list, context, [&context, options] { return List(context, *options); });

@@ -131,7 +131,7 @@ absl::StatusOr<v1::Job> WaitForJob(Context& context, const std::string& id, absl
       give_up = absl::InfiniteFuture();
       if (IsFinal(response->job().state()) || absl::Now() >= end) return response->job();
       // A replica that shuts down answers at once: do not ask it in a tight loop.
-      if (absl::Now() < asked + wait - absl::Seconds(5)) Pause(kPauseAfterEarlyAnswer);
+      if (absl::Now() < asked + wait / 2) Pause(kPauseAfterEarlyAnswer);
       continue;
     }
     // A daemon that restarts while we wait is no reason to lose the outcome. Connection spaces the attempts.

@@ -65,7 +65,7 @@ absl::StatusOr<v1::ClaimResponse> Poll(Context& context, v1::ClaimRequest reques
     }
     // The daemon answers a little before the wait is over; the rest is not worth another poll.
     if (end - absl::Now() < absl::Milliseconds(500)) return response;
-    if (absl::Now() < asked + wait - absl::Seconds(5)) Pause(kPauseAfterEarlyAnswer);
+    if (absl::Now() < asked + wait / 2) Pause(kPauseAfterEarlyAnswer);
   }
 }
 
@@ -267,7 +267,7 @@ void AddFail(CLI::App& root, Context& context) {
   CLI::App* command =
       root.add_subcommand("fail", "Report failures: the jobs wait for their next attempt or become dead letters");
   AddTokens(*command, options->tokens);
-  command->add_option("-m,--error", options->message, "What went wrong");
+  command->add_option("-m,--message", options->message, "What went wrong");
   command->add_option("--type", options->type, "A class or code, for grouping");
   command->add_option("--detail", options->detail, "Stack trace or other detail");
   CLI::Option* discard = command->add_flag("--discard", options->discard, "Do not retry: make it a dead letter now");

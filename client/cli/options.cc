@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/values.h"
@@ -82,6 +83,16 @@ CLI::Option* AddStates(CLI::App& app, const std::string& names, std::vector<v1::
 CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<std::string>& target,
                          const std::string& description) {
   return app.add_option(names, target, description)->allow_extra_args(false)->type_name("TEXT");
+}
+
+CLI::Validator AtLeastOne() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        int64_t number = 0;
+        if (absl::SimpleAtoi(text, &number) && number >= 1) return "";
+        return absl::StrCat("must be a whole number of at least 1, not ", text);
+      },
+      "");
 }
 
 void AddPayload(CLI::App& app, const std::string& name, PayloadOptions& target, const std::string& what,

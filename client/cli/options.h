@@ -27,6 +27,8 @@ CLI::Option* AddStates(CLI::App& app, const std::string& names, std::vector<v1::
 // A list that is given by repeating the option, one value each time, so that it never swallows what follows.
 CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<std::string>& target,
                          const std::string& description);
+// A check for counts: a whole number of at least 1.
+CLI::Validator AtLeastOne();
 
 // Bytes that a user hands over: as text on the command line, or from a file ("-" for stdin).
 struct PayloadOptions {

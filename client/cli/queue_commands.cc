@@ -229,7 +229,7 @@ void AddQueueCommands(CLI::App& root, Context& context) {
   auto list_options = std::make_shared<ListOptions>();
   CLI::App* list = group->add_subcommand("list", "List queues with their counts");
   list->add_option("--prefix", list_options->prefix, "Only names that start so");
-  list->add_option("--limit", list_options->limit, "At most so many [all]")->check(CLI::PositiveNumber);
+  list->add_option("--limit", list_options->limit, "At most so many [all]")->check(AtLeastOne());
   list->add_option("--page-size", list_options->page_size, "So many per call, at most 1000 [100]")
       ->check(CLI::Range(1, 1000));
   OnRun(*list, context, [&context, list_options] { return List(context, *list_options); });

@@ -159,11 +159,11 @@ TEST_F(Cli, TheOtherVerbsSettleAndExtend) {
   EXPECT_THAT(Must(absl::StrCat("snooze ", token, " --for 1h")), ContainsRegex("scheduled, due in (1h|59m)"));
   EXPECT_THAT(Must(absl::StrCat("job retry ", id)), HasSubstr("is due now"));
   token = Claim();
-  EXPECT_THAT(Must(absl::StrCat("fail ", token, " --error 'disk full' --type io")),
+  EXPECT_THAT(Must(absl::StrCat("fail ", token, " --message 'disk full' --type io")),
               ContainsRegex("scheduled, due in (1h|59m)"));
   EXPECT_EQ(Run(absl::StrCat("job retry ", id)).status, 0);
   token = Claim();
-  EXPECT_EQ(Must(absl::StrCat("fail ", token, " --error broken --discard")), id + " discarded");
+  EXPECT_EQ(Must(absl::StrCat("fail ", token, " --message broken --discard")), id + " discarded");
   EXPECT_THAT(Run(absl::StrCat("job get ", id)).out,
               AllOf(ContainsRegex("failures +2 of"), ContainsRegex("releases +1"), ContainsRegex("snoozes +1"),
                     ContainsRegex("error +broken")));

@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -88,6 +90,9 @@ TEST_F(CliBinary, WrongUsageIsStatus2NamesTheOptionAndAsksNothing) {
       {"claim -q q=0", "--queue: \"q=0\" has no weight"},
       {"claim -q q --max 1001", "--max"},
       {"claim -q q --job 7-1-1", "--job"},
+      {"fail t --error x", "--error"},
+      {"job list --limit 0", "--limit: must be a whole number of at least 1, not 0"},
+      {"queue list --limit -1", "--limit: must be a whole number of at least 1, not -1"},
       {"snooze t", "--for"},
       {"job list --state running", "--state: \"running\" is not a state"},
       {"job list --created-after yesterday", "--created-after: \"yesterday\" is not a time"},
@@ -244,7 +249,52 @@ TEST_F(CliBinary, EnqueueAndWaitPrintsTheResultAlone) {
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.out, "the result");
   EXPECT_EQ(run.err, "job 7-1-1\n");
-  EXPECT_EQ(daemon_.get.requests().at(0).wait().seconds(), 60);
+  EXPECT_LE(daemon_.get.requests().at(0).wait().seconds(), 2) << "then it looks whether anybody works the queue";
+  EXPECT_THAT(daemon_.list_workers.requests(), IsEmpty());
+}
+
+// Jobs end once the command has looked for workers, so the tests wait for that alone.
+TEST_F(CliBinary, EnqueueAndWaitSaysOnceThatNobodyWorksTheQueue) {
+  AcceptJobs();
+  const auto looks = std::make_shared<std::atomic<int>>(0);
+  daemon_.get.handler = [looks](const v1::GetRequest& request, v1::GetResponse& response) {
+    response.mutable_job()->set_id(request.id());
+    response.mutable_job()->set_queue("mail");
+    response.mutable_job()->set_state(*looks > 0 ? v1::JOB_STATE_COMPLETED : v1::JOB_STATE_READY);
+    return grpc::Status::OK;
+  };
+  const auto live = std::make_shared<std::atomic<bool>>(false);
+  daemon_.list_workers.handler = [looks, live](const v1::ListWorkersRequest& request,
+                                               v1::ListWorkersResponse& response) {
+    if (request.page_token().empty()) {
+      v1::Worker* gone = response.add_workers();
+      gone->add_queues("mail");
+      *gone->mutable_last_claim_time() = cli::ToProto(absl::Now() - absl::Minutes(5));
+      response.set_next_page_token("2");
+      return grpc::Status::OK;
+    }
+    v1::Worker* other = response.add_workers();
+    other->add_queues(*live ? "mail" : "post");
+    *other->mutable_last_claim_time() = cli::ToProto(absl::Now() - absl::Seconds(50));
+    ++*looks;
+    return grpc::Status::OK;
+  };
+  const std::string warning = "warning: no worker polls queue mail; start one: tenurectl work -q mail --exec CMD\n";
+  const CliRun none = Run("job enqueue -q mail -k k --file - --wait", "{}\n{}\n");
+  EXPECT_EQ(none.status, 0) << none.err;
+  EXPECT_THAT(none.err, HasSubstr(warning));
+  EXPECT_EQ(none.err.find("warning", none.err.find("warning") + 1), std::string::npos) << none.err;
+  EXPECT_EQ(*looks, 1);
+
+  *looks = 0;
+  *live = true;
+  const CliRun worked = Run("job enqueue -q mail -k k --wait");
+  EXPECT_EQ(worked.status, 0) << worked.err;
+  EXPECT_THAT(worked.err, Not(HasSubstr("warning")));
+  EXPECT_EQ(*looks, 1);
+  // Enqueueing itself asks no such thing, nor does a wait that is over before.
+  EXPECT_EQ(Run("job enqueue -q mail -k k --wait --wait-timeout 1s").status, 0);
+  EXPECT_EQ(*looks, 1);
 }
 
 TEST_F(CliBinary, EnqueueAndWaitIsStatus1IfTheJobDidNotComplete) {

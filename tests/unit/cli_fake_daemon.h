@@ -64,6 +64,7 @@ class FakeDaemon {
   FakeMethod<v1::CancelRequest, v1::CancelResponse> cancel;
   FakeMethod<v1::ClaimRequest, v1::ClaimResponse> claim;
   FakeMethod<v1::CompleteRequest, v1::CompleteResponse> complete;
+  FakeMethod<v1::ListWorkersRequest, v1::ListWorkersResponse> list_workers;
   FakeMethod<v1::GetQueueRequest, v1::GetQueueResponse> get_queue;
   FakeMethod<v1::UpdateQueueRequest, v1::UpdateQueueResponse> update_queue;
   FakeMethod<v1::ListQueuesRequest, v1::ListQueuesResponse> list_queues;
@@ -110,6 +111,10 @@ class FakeDaemon {
     }
     grpc::Status Complete(Context*, const v1::CompleteRequest* request, v1::CompleteResponse* response) override {
       return fake.complete.Serve(request, response);
+    }
+    grpc::Status ListWorkers(Context*, const v1::ListWorkersRequest* request,
+                             v1::ListWorkersResponse* response) override {
+      return fake.list_workers.Serve(request, response);
     }
     FakeDaemon& fake;
   };

@@ -122,6 +122,33 @@ TEST(CliErrors, SayReasonMessageFactsAndNextStep) {
   EXPECT_THAT(err.str(), HasSubstr("tenurectl job cancel 7-1-1"));
 }
 
+TEST(CliErrors, SayNothingTwice) {
+  v1::ItemError error;
+  error.set_code(5);
+  error.set_reason("QUEUE_NOT_FOUND");
+  error.set_message("there is no queue \"mail\"");
+  (*error.mutable_metadata())["queue"] = "mail";
+  std::ostringstream queue;
+  ErrorPrinter(queue).Print(FactsOf(error), "queue: mail");
+  EXPECT_THAT(queue.str(),
+              testing::StartsWith("error: QUEUE_NOT_FOUND: there is no queue \"mail\"\n  queue: mail\n  next: "));
+
+  error.set_reason("INVALID_FIELD");
+  error.set_message("queue: is required");
+  error.mutable_metadata()->clear();
+  (*error.mutable_metadata())["field"] = "queue";
+  (*error.mutable_metadata())["rule"] = "is required";
+  std::ostringstream field;
+  ErrorPrinter(field).Print(FactsOf(error));
+  EXPECT_EQ(field.str(), "error: INVALID_FIELD: queue: is required\n");
+
+  // What the message leaves out is still said.
+  error.set_message("something is wrong");
+  std::ostringstream elsewhere;
+  ErrorPrinter(elsewhere).Print(FactsOf(error));
+  EXPECT_THAT(elsewhere.str(), HasSubstr("  field: queue\n  rule: is required\n"));
+}
+
 TEST(CliErrors, SayTheNextStepOnceForABatch) {
   std::ostringstream err;
   ErrorPrinter printer(err);
@@ -205,6 +232,12 @@ TEST(CliLines, SayWhatIsWrong) {
   EXPECT_THAT(std::string(ParseLine(R"({"queue":"q"})", 1, none).status().message()), HasSubstr("--kind"));
   EXPECT_THAT(std::string(ParseLine(R"({"queue":"q","kind":"k","payload":{"to":1}})", 1, none).status().message()),
               HasSubstr("a payload is written"));
+  const auto message = [&](const char* line) { return std::string(ParseLine(line, 1, none).status().message()); };
+  EXPECT_EQ(message(R"({"kind":3})"), "kind: invalid value 3; expected a string");
+  EXPECT_EQ(message(R"({"priority":"high"})"), "priority: invalid value \"high\"; expected a whole number");
+  EXPECT_EQ(message(R"({"delay":"5x"})"), "delay: Illegal duration format; duration must end with 's'");
+  EXPECT_THAT(message(R"({"payload":{"text":5}})"),
+              testing::StartsWith("payload.text: invalid value 5; expected a string; a payload is written"));
 }
 
 TEST(CliLines, AreReadWithTheirNumbersAndBlankOnesSkipped) {
