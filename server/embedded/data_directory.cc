@@ -142,6 +142,7 @@ absl::Status DataDirectory::Lock() {
                        ". Stop that daemon, or give this one another data directory."),
           {{"pid", known ? absl::StrCat(holder) : ""}, {"data_dir", root_}});
     }
+    // Nothing announces it: flock() knows no time limit, and a process that is dead, or unknown, cannot be waited for.
     usleep(10'000);
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
@@ -186,7 +187,8 @@ absl::Status DataDirectory::RemoveUnfinished() const {
   for (const fs::path& path : unfinished) {
     LogWarn("removing an unfinished database cluster", {{"path", path.string()}});
     // An initdb whose daemon was killed may be at it still, writing or clearing up: what it removes first is no error,
-    // and what it adds goes in the next round.
+    // and what it adds goes in the next round. It is nobody's child here, and unknown by pid: there is only time to
+    // wait for.
     for (int round = 0; round < kRemoveRounds; ++round) {
       error.clear();
       fs::remove_all(path, error);

@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -34,6 +35,16 @@ std::string Call(int port, const std::string& path, const std::string& body) {
   RawHttp http(static_cast<uint16_t>(port));
   const auto reply = http.Post("/tenure.v1." + path, "Content-Type: application/json\r\n", body);
   return absl::StrCat(reply.status, " ", reply.body);
+}
+
+// For the states of leaders, in this process or another, which nothing announces.
+bool Eventually(absl::Duration timeout, const std::function<bool()>& condition) {
+  const absl::Time deadline = absl::Now() + timeout;
+  while (!condition()) {
+    if (absl::Now() >= deadline) return false;
+    usleep(10'000);
+  }
+  return true;
 }
 
 class DaemonTest : public ::testing::Test {
@@ -107,12 +118,9 @@ TEST_F(DaemonTest, TwoReplicasShareTheLeadersAndOneTakesOver) {
     return count;
   };
   const size_t all = first->supervisor().States().size();
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  while (leading(first) + leading(second) < all && absl::Now() < deadline) usleep(10'000);
-  EXPECT_EQ(leading(first) + leading(second), all);
+  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] { return leading(first) + leading(second) == all; }));
   first.Stop();
-  while (leading(second) < all && absl::Now() < deadline) usleep(10'000);
-  EXPECT_EQ(leading(second), all);
+  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] { return leading(second) == all; }));
 }
 
 TEST_F(DaemonTest, RunsNoBackgroundWorkerWhenToldSo) {
@@ -154,8 +162,7 @@ TEST_F(DaemonTest, PrintsCommandsToCopyWhenReady) {
   const testing::ScopedDatabase database;
   DaemonProcess daemon(Options({"--database-url", database.url(), "--migrate"}));
   ASSERT_TRUE(daemon.AwaitReady()) << daemon.Log();
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (daemon.Output().find(" top\n") == std::string::npos && absl::Now() < deadline) usleep(10'000);
+  EXPECT_TRUE(daemon.AwaitText(" top\n"));
   const std::string output = daemon.Output();
   EXPECT_THAT(output, HasSubstr(absl::StrCat("tenurectl --server ", daemon.grpc_address(), " job enqueue")));
   EXPECT_THAT(output, HasSubstr(" work -q demo --exec"));
@@ -230,9 +237,7 @@ TEST_F(DaemonTest, APausedReplicaIsFollowedWithinALeaseAndDoesNotComeBack) {
     return count;
   };
   const auto await = [&](const std::string& name, size_t count, absl::Duration within) {
-    const absl::Time deadline = absl::Now() + within;
-    while (led_by(name) != count && absl::Now() < deadline) usleep(20'000);
-    return led_by(name) == count;
+    return Eventually(within, [&] { return led_by(name) == count; });
   };
   const size_t all = background::AllWorkers().size();
   ASSERT_TRUE(await("paused", all, absl::Seconds(20))) << "it came first";
@@ -240,9 +245,7 @@ TEST_F(DaemonTest, APausedReplicaIsFollowedWithinALeaseAndDoesNotComeBack) {
   // A lease of six seconds, and a look at it twice a second.
   EXPECT_TRUE(await("other", all, absl::Seconds(15)));
   paused.Signal(SIGCONT);
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (paused.Log().find("leader lease") == std::string::npos && absl::Now() < deadline) usleep(20'000);
-  EXPECT_THAT(paused.Log(), HasSubstr("leader lease")) << "it notices that its terms are over";
+  EXPECT_TRUE(paused.AwaitText("leader lease")) << "it notices that its terms are over\n" << paused.Log();
   EXPECT_EQ(led_by("other"), all);
   // What it had under way is refused or does nothing; it serves again by itself.
   EXPECT_TRUE(paused.AwaitReady()) << paused.Log();
@@ -281,8 +284,7 @@ TEST_F(DaemonTest, ASecondSignalEndsAtOnce) {
       slow.Send("POST /tenure.v1.JobService/Enqueue HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
                 "application/json\r\nContent-Length: 100\r\n\r\n{"));
   daemon.Signal(SIGINT);
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (daemon.Log().find("draining") == std::string::npos && absl::Now() < deadline) usleep(5'000);
+  daemon.AwaitText("draining");  // False if it was so quick that it has ended.
   daemon.Signal(SIGINT);
   const std::optional<int> status = daemon.Wait();
   // It may have been quicker than the second signal.

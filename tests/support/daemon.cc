@@ -2,16 +2,21 @@
 #include "tests/support/daemon.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 
 #include "absl/strings/match.h"
@@ -25,7 +30,7 @@
 namespace tenure::testing {
 namespace {
 
-// Polls what no signal announces: another process, or readiness.
+// Polls what nothing announces: whether a daemon is ready is asked of it, over HTTP or by a call.
 bool Eventually(absl::Duration timeout, const std::function<bool()>& condition) {
   const absl::Time deadline = absl::Now() + timeout;
   while (!condition()) {
@@ -33,6 +38,12 @@ bool Eventually(absl::Duration timeout, const std::function<bool()>& condition) 
     usleep(10'000);
   }
   return true;
+}
+
+// For poll(): rounded up, so that a wait does not end just before its time.
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(
+      absl::ToInt64Milliseconds(absl::Ceil(std::max(duration, absl::ZeroDuration()), absl::Milliseconds(1))));
 }
 
 [[noreturn]] void Die(const std::string& why) {
@@ -122,6 +133,10 @@ DaemonProcess::DaemonProcess(const DaemonProcessOptions& options) {
   envp.push_back(nullptr);
   const int out = open((directory_ + "/out").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
   const int err = open((directory_ + "/err").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  written_ = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  for (const char* file : {"/out", "/err"}) {
+    if (inotify_add_watch(written_, (directory_ + file).c_str(), IN_MODIFY) < 0) Die("no inotify");
+  }
 
   pid_ = fork();
   if (pid_ < 0) Die("cannot fork");
@@ -134,26 +149,46 @@ DaemonProcess::DaemonProcess(const DaemonProcessOptions& options) {
   }
   close(out);
   close(err);
+  pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  if (pidfd_ < 0) Die("no pidfd");
 }
 
 DaemonProcess::~DaemonProcess() {
   Kill();
+  close(pidfd_);
+  close(written_);
   std::error_code ignored;  // What is left of a scratch directory does not make a test fail.
   std::filesystem::remove_all(directory_, ignored);
 }
 
+bool DaemonProcess::AwaitWritten(absl::Time deadline, const std::function<bool()>& seen) {
+  for (;;) {
+    // Asked first: what it wrote before its end is there to be seen afterwards.
+    const bool ended = Wait(absl::ZeroDuration()).has_value();
+    if (seen()) return true;
+    const absl::Duration rest = deadline - absl::Now();
+    if (ended || rest <= absl::ZeroDuration()) return false;
+    pollfd changes[] = {{pidfd_, POLLIN, 0}, {written_, POLLIN, 0}};
+    poll(changes, std::size(changes), Milliseconds(rest));
+    char events[4096];
+    while (read(written_, events, sizeof events) > 0) continue;
+  }
+}
+
+bool DaemonProcess::AwaitText(const std::string& text, absl::Duration timeout) {
+  return AwaitWritten(absl::Now() + timeout, [&] {
+    return Output().find(text) != std::string::npos || Log().find(text) != std::string::npos;
+  });
+}
+
 bool DaemonProcess::AwaitServing(absl::Duration timeout) {
-  return Eventually(timeout,
-                    [this] {
-                      const std::string log = Log();
-                      grpc_address_ = FieldOf(log, " serving ", "grpc");
-                      const std::string http = FieldOf(log, " serving ", "http");
-                      if (!grpc_address_.empty() && !http.empty()) {
-                        return absl::SimpleAtoi(http.substr(http.rfind(':') + 1), &http_port_);
-                      }
-                      return Wait(absl::ZeroDuration()).has_value();
-                    }) &&
-         http_port_ != 0;
+  return AwaitWritten(absl::Now() + timeout, [this] {
+    const std::string log = Log();
+    grpc_address_ = FieldOf(log, " serving ", "grpc");
+    const std::string http = FieldOf(log, " serving ", "http");
+    if (grpc_address_.empty() || http.empty()) return false;
+    return absl::SimpleAtoi(http.substr(http.rfind(':') + 1), &http_port_) && http_port_ != 0;
+  });
 }
 
 bool DaemonProcess::AwaitReady(absl::Duration timeout) {
@@ -175,13 +210,12 @@ void DaemonProcess::Signal(int signal) const {
 }
 
 std::optional<int> DaemonProcess::Wait(absl::Duration timeout) {
-  Eventually(timeout, [this] {
-    int status = 0;
-    if (!status_ && waitpid(pid_, &status, WNOHANG) == pid_) {
-      status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    }
-    return status_.has_value();
-  });
+  if (status_) return status_;
+  pollfd ended{pidfd_, POLLIN, 0};
+  int status = 0;
+  if (poll(&ended, 1, Milliseconds(timeout)) == 1 && waitpid(pid_, &status, WNOHANG) == pid_) {
+    status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
   return status_;
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -86,13 +87,21 @@ class DaemonProcess {
   std::optional<int> Wait(absl::Duration timeout = absl::Seconds(60));
   void Kill();  // SIGKILL, and waits.
 
+  // Waits until `text` stands in its output or its log. False if it ends without, or after `timeout`.
+  bool AwaitText(const std::string& text, absl::Duration timeout = absl::Seconds(20));
+
   // What it wrote so far.
   std::string Output() const;
   std::string Log() const;
 
  private:
+  // Waits until `seen`, which looks at what it wrote, holds. False if it ends without, or at `deadline`.
+  bool AwaitWritten(absl::Time deadline, const std::function<bool()>& seen);
+
   std::string directory_;
   pid_t pid_ = -1;
+  int pidfd_ = -1;    // Readable when it has ended.
+  int written_ = -1;  // inotify: readable when it has written.
   std::optional<int> status_;
   std::string grpc_address_;
   int http_port_ = 0;
