@@ -311,6 +311,33 @@ TEST_F(WorkerPoolOnDaemon, GoesOnWhenOneOfItsReplicasStops) {
   EXPECT_EQ(pool.Stats().completed, 100);
 }
 
+TEST_F(WorkerPoolOnDaemon, ASettleOutlivesTheRestartOfALoneDaemon) {
+  const std::string address = daemon_.grpc_address();
+  Event started, finish, refused;
+  options_.hooks.error = [&](const PoolError& error) {
+    if (error.where == "settle") refused.Set();
+  };
+  WorkerPool pool(client_, options_);
+  pool.Handle("k", [&](JobContext&) -> Outcome {
+    started.Set();
+    finish.Wait();
+    return Complete{Payload::Text("done")};
+  });
+  RunningPool running(pool);
+  const std::string id = Enqueue("k");
+  ASSERT_TRUE(started.Wait());
+  daemon_.Stop();
+  finish.Set();
+  ASSERT_TRUE(refused.Wait()) << "nobody is there";
+  TestDaemon again({.database_url = daemon_.database_url(), .settings = {{"grpc-listen", address}}, .set = {}});
+  const Job job = Ended(id);
+  EXPECT_EQ(job.state, JobState::kCompleted);
+  EXPECT_EQ(job.attempt, 1);
+  EXPECT_EQ(job.crashes, 0);
+  EXPECT_TRUE(running.Stop().ok());
+  EXPECT_EQ(pool.Stats().completed, 1);
+}
+
 TEST_F(WorkerPoolOnDaemon, PrimitivesMakeALoopOfOnesOwn) {
   const std::string id = Enqueue("k", "x");
   ClaimOptions claim{.worker_id = NewWorkerId(), .queues = {{"q"}}};
