@@ -28,6 +28,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "parked_polls.h"
 #include "peer_process.h"
 #include "postgres_server.h"
 #include "progress.h"
@@ -307,11 +308,17 @@ int Main(int argc, char** argv) {
   app.add_flag("--tenure-only", arguments.tenure_only, "Without raw SQL and other contestants of ours");
   app.add_flag("--install-peers", arguments.install_peers, "Install what the peers need, where it can be had, and end");
   app.add_flag("--list", arguments.list, "List the scenarios and end");
+  int64_t park = -1;
+  std::string park_at, park_queue;
+  app.add_option("--park", park)->group("");  // What ParkedPolls starts.
+  app.add_option("--park-at", park_at)->group("");
+  app.add_option("--park-queue", park_queue)->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (park >= 0) return RunParkedPolls(park_at, park_queue, park);
   if (arguments.quick) sizes = QuickSizes();
   if (arguments.smoke) sizes = SmokeSizes();
   if (jobs) sizes.jobs = sizes.single_jobs = sizes.many_queues_jobs = *jobs;

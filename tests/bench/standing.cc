@@ -36,7 +36,8 @@ absl::StatusOr<Figures> Parked(RunContext& run, int64_t polls) {
   for (const char* queue : {kQueue, kEmptyQueue}) {
     if (absl::Status made = (*site)->client().CreateQueue(queue).status(); !made.ok()) return made;
   }
-  auto parked = ParkedPolls::Park((*site)->daemon().address(), kEmptyQueue, polls);
+  auto parked = ParkedPolls::Park((*site)->daemon().address(), kEmptyQueue, polls, run.server.directory());
+  if (!parked.ok()) return parked.status();
   run.progress.Wait("parking", std::min(2.0, seconds));
   Figures figures;
   Meter meter(run.server, (*site)->daemon().pid());
@@ -45,15 +46,13 @@ absl::StatusOr<Figures> Parked(RunContext& run, int64_t polls) {
   if (absl::Status over = meter.End(); !over.ok()) return over;
   meter.ReportLoad(figures);
   figures.Set("daemon_mib", ResidentMiB((*site)->daemon().pid()));
-  if (absl::Status check = parked->Check(); !check.ok()) return check;
   run.progress.Say("timing calls");
   const auto times = TimeCalls((*site)->client(), kQueue, kWarmUp, After(seconds));
   if (!times.ok()) return times.status();
-  if (absl::Status check = parked->Check(); !check.ok()) return check;
+  if (absl::Status stayed = (*parked)->Finish(); !stayed.ok()) return stayed;
   figures.Set("complete_ms_p50", Percentile(times->complete, 50));
   figures.Set("complete_ms_p99", Percentile(times->complete, 99));
   figures.Set("claim_ms_p50", Percentile(times->claim, 50));
-  parked.reset();
   const auto done = static_cast<int64_t>(times->complete.size());
   if (absl::Status finished = (*site)->Finish(kWarmUp + done); !finished.ok()) return finished;
   return figures;
