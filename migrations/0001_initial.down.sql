@@ -2,7 +2,7 @@
 drop function tenure.ensure_day(int);
 drop function tenure.backoff_us(bigint, double precision, bigint, int, bigint);
 drop table tenure.outage, tenure.worker, tenure.leader, tenure.replica, tenure.event_fold, tenure.queue_count, tenure.event,
-  tenure.claim_grant, tenure.claim_request, tenure.idempotency, tenure.payload, tenure.dead_letter, tenure.history, tenure.job,
+  tenure.lease_grant, tenure.idempotency, tenure.payload, tenure.dead_letter, tenure.history, tenure.job,
   tenure.queue;
 drop function tenure.today();
 drop function tenure.event_slot();

@@ -28,6 +28,9 @@ create table tenure.job (
   queue_id int not null,
   -- 1 scheduled, 2 blocked, 3 ready, 4 leased, 5 suspended.
   state smallint not null,
+  -- In which index the job stands. A leased job keeps the place that it had while it was ready, so that taking a lease, and giving it
+  -- back, changes no index: both are HOT updates.
+  place smallint not null generated always as (case state when 4 then 3 else state end) stored,
   priority smallint not null default 0,
   -- Order within (queue, priority), before id.
   rank bigint not null default 0,
@@ -43,8 +46,6 @@ create table tenure.job (
   -- The fence: everything that takes or ends a lease adds one. The secret part is drawn at each claim.
   token int not null default 0,
   token_secret bigint not null default 0,
-  -- The replica that granted the lease, and watches it.
-  replica_id int,
   worker text,
   lease_us bigint,
   lease_until timestamptz,
@@ -80,17 +81,38 @@ create table tenure.job (
   retry_of text,
   idempotency_key text,
   constraint job_pkey primary key (id) include (queue_id)
-) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
+) with (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 2);
 
--- What Claim reads, from a cursor, never from its head.
-create index job_ready on tenure.job (queue_id, priority, rank, id) where state = 3;
+-- No index may hold, or depend on, a column that a claim or an extend changes. With half of each page left free, a page whose
+-- jobs are all claimed at once has room for their new versions.
+
+-- What Claim reads, from a cursor, never from its head. Leased jobs stand in it too, and are passed over.
+create index job_ready on tenure.job (queue_id, priority, rank, id) where place = 3;
 -- What the promoter reads.
-create index job_due on tenure.job (due_at, id) where state = 1;
--- What finds the leases of a vanished replica. Extend changes none of its columns.
-create index job_leased on tenure.job (replica_id, id) where state = 4;
+create index job_due on tenure.job (due_at, id) where place = 1;
 -- What ends jobs that did not start in time.
-create index job_expiring on tenure.job (expires_at, id) where expires_at is not null and state <> 4;
+create index job_expiring on tenure.job (expires_at, id) where expires_at is not null;
+
+-- What each claim leased, in one row (per request id): how a repeated claim is answered, and how the leases of a replica that
+-- vanished are found. A row goes when none of its leases stands any more and its request's window is over.
+create table tenure.lease_grant (
+  id bigint generated always as identity primary key,
+  -- The replica that granted the leases, and watches them.
+  replica_id int not null,
+  queue_id int not null,
+  -- Of the claim, while it may be repeated.
+  request_id text collate "C" unique,
+  expires_at timestamptz not null,
+  -- One element per lease.
+  ids bigint[] not null,
+  tokens int[] not null,
+  secrets bigint[] not null
+);
+alter table tenure.lease_grant alter column ids set storage external;
+alter table tenure.lease_grant alter column tokens set storage external;
+alter table tenure.lease_grant alter column secrets set storage external;
+create index lease_grant_replica on tenure.lease_grant (replica_id);
 
 -- What ended -------------------------------------------------------------------------------------------------------------
 create table tenure.history (
@@ -172,20 +194,6 @@ create table tenure.idempotency (
   primary key (queue_id, scope, key)
 );
 create index idempotency_expires on tenure.idempotency (expires_at);
-
-create table tenure.claim_request (
-  request_id text collate "C" primary key,
-  expires_at timestamptz not null
-);
-create index claim_request_expires on tenure.claim_request (expires_at);
-create table tenure.claim_grant (
-  request_id text collate "C" not null,
-  id bigint not null,
-  queue_id int not null,
-  token int not null,
-  token_secret bigint not null,
-  primary key (request_id, id) include (queue_id)
-);
 
 -- Events -----------------------------------------------------------------------------------------------------------------
 -- Insert-only; the slots are emptied in turn by TRUNCATE once their rows are folded into tenure.queue_count.

@@ -45,17 +45,13 @@ class Reaper : public Worker {
     // Also if the eviction failed (the role may lack the right to end sessions): most leases can be recovered without
     // it.
     absl::Duration pause = interval_;
-    bool more = true;
-    while (more && !context.stopped()) {
-      TENURE_ASSIGN_OR_RETURN(store::RecoverResult result, store_.Recover(context.fence(), batch_));
-      if (result.recovered + result.discarded > 0) {
-        LogInfo("leases of vanished replicas recovered",
-                {{"recovered", absl::StrCat(result.recovered)}, {"discarded", absl::StrCat(result.discarded)}});
-      }
-      if (!result.ready.empty() && note_ready_) note_ready_(std::move(result.ready));
-      more = result.more;
-      if (result.next_expiry) pause = std::min(interval_, std::max(*result.next_expiry, kShortestPause));
+    TENURE_ASSIGN_OR_RETURN(store::RecoverResult result, store_.Recover(context.fence(), batch_));
+    if (result.recovered + result.discarded > 0) {
+      LogInfo("leases of vanished replicas recovered",
+              {{"recovered", absl::StrCat(result.recovered)}, {"discarded", absl::StrCat(result.discarded)}});
     }
+    if (!result.ready.empty() && note_ready_) note_ready_(std::move(result.ready));
+    if (result.next_expiry) pause = std::min(interval_, std::max(*result.next_expiry, kShortestPause));
     TENURE_RETURN_IF_ERROR(evicted.status());
     return pause;
   }

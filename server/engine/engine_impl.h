@@ -203,6 +203,7 @@ class EngineImpl : public Engine {
   Clock::TimePoint next_oldest_{};
   Clock::TimePoint next_reconcile_{};
   Clock::TimePoint next_workers_{};
+  Clock::TimePoint next_grants_{};
   std::thread loop_;
 };
 

@@ -16,10 +16,58 @@ LeaseWatch::Tick LeaseWatch::NextLook(Clock::TimePoint now, Clock::TimePoint end
   return TickOf(std::min<Clock::TimePoint>(ends, now + kLongestPutOff));
 }
 
-void LeaseWatch::Add(const store::LeaseRef& lease, Clock::TimePoint ends) {
-  std::lock_guard<std::mutex> lock(mu_);
-  leases_[lease.id] = {lease, ends};
+void LeaseWatch::Watch(const store::LeaseRef& lease, Clock::TimePoint ends) {
+  auto [watched, fresh] = leases_.try_emplace(lease.id);
+  if (!fresh) EndOf(watched->second.lease.grant);  // There is a newer lease, so that one has ended.
+  watched->second = {lease, ends};
   wheel_[NextLook(clock_.Now(), ends)].emplace_back(lease.id, lease.number);
+}
+
+void LeaseWatch::EndOf(int64_t grant) {
+  auto found = grants_.find(grant);
+  if (found != grants_.end() && found->second.leases > 0) --found->second.leases;
+}
+
+void LeaseWatch::AddGrant(int64_t grant, Clock::TimePoint keep_until,
+                          const std::vector<std::pair<store::LeaseRef, Clock::TimePoint>>& leases) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (!grants_.try_emplace(grant, Grant{leases.size(), keep_until}).second) return;
+  for (const auto& [lease, ends] : leases) Watch(lease, ends);
+}
+
+void LeaseWatch::PutBack(const store::LeaseRef& lease, Clock::TimePoint ends) {
+  std::lock_guard<std::mutex> lock(mu_);
+  // A newer lease of the job may have been granted meanwhile.
+  auto watched = leases_.find(lease.id);
+  if (watched != leases_.end() && watched->second.lease.number > lease.number) return EndOf(lease.grant);
+  Watch(lease, ends);
+}
+
+void LeaseWatch::Drop(const store::LeaseRef& lease) {
+  std::lock_guard<std::mutex> lock(mu_);
+  EndOf(lease.grant);
+}
+
+std::vector<int64_t> LeaseWatch::TakeOver() {
+  std::vector<int64_t> over;
+  std::lock_guard<std::mutex> lock(mu_);
+  const Clock::TimePoint now = clock_.Now();
+  for (auto grant = grants_.begin(); grant != grants_.end();) {
+    if (grant->second.leases == 0 && grant->second.keep_until <= now) {
+      over.push_back(grant->first);
+      grant = grants_.erase(grant);
+    } else {
+      ++grant;
+    }
+  }
+  return over;
+}
+
+std::vector<int64_t> LeaseWatch::grants() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  std::vector<int64_t> ids;
+  for (const auto& [id, unused] : grants_) ids.push_back(id);
+  return ids;
 }
 
 void LeaseWatch::Extend(const store::LeaseRef& lease, Clock::TimePoint ends) {
@@ -32,13 +80,10 @@ void LeaseWatch::Extend(const store::LeaseRef& lease, Clock::TimePoint ends) {
 void LeaseWatch::Forget(int64_t id, int32_t number) {
   std::lock_guard<std::mutex> lock(mu_);
   auto watched = leases_.find(id);
-  if (watched != leases_.end() && watched->second.lease.number == number) leases_.erase(watched);
-}
-
-bool LeaseWatch::Knows(int64_t id, int32_t number) const {
-  std::lock_guard<std::mutex> lock(mu_);
-  auto watched = leases_.find(id);
-  return watched != leases_.end() && watched->second.lease.number == number;
+  if (watched != leases_.end() && watched->second.lease.number == number) {
+    EndOf(watched->second.lease.grant);
+    leases_.erase(watched);
+  }
 }
 
 std::map<int32_t, std::vector<store::LeaseRef>> LeaseWatch::TakeDue() {

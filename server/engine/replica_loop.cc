@@ -25,6 +25,9 @@ constexpr auto kOldestEvery = std::chrono::seconds(2);
 constexpr auto kReconcileEvery = std::chrono::seconds(30);
 // Longer than a statement whose connection broke can go on (its own time limit is 5 s).
 constexpr auto kDoubtEnds = std::chrono::seconds(7);
+// Grants found in the database are kept so long for repeats of their claims.
+constexpr auto kLongestWindow = std::chrono::minutes(1);
+constexpr auto kDropGrantsEvery = std::chrono::seconds(1);
 constexpr auto kWorkersEvery = std::chrono::seconds(10);
 constexpr auto kReapEvery = std::chrono::milliseconds(100);
 constexpr auto kLookAgain = std::chrono::milliseconds(300);
@@ -150,7 +153,7 @@ void EngineImpl::Apply(const store::EventBatch& events) {
 
 absl::Status EngineImpl::Upkeep() {
   const Clock::TimePoint now = clock_.Now();
-  bool heartbeat, oldest, reconcile, workers;
+  bool heartbeat, oldest, reconcile, workers, grants;
   std::vector<store::WorkerSeen> seen;
   absl::Time seen_at;
   {
@@ -160,6 +163,8 @@ absl::Status EngineImpl::Upkeep() {
     oldest = now >= next_oldest_;
     reconcile = now >= next_reconcile_;
     workers = now >= next_workers_;
+    grants = now >= next_grants_;
+    if (grants) next_grants_ = now + kDropGrantsEvery;
     if (workers) {
       next_workers_ = now + kWorkersEvery;
       for (auto& [worker, queues] : seen_workers_) seen.push_back({worker, std::move(queues)});
@@ -184,6 +189,15 @@ absl::Status EngineImpl::Upkeep() {
     }
   }
   if (!seen.empty()) TENURE_RETURN_IF_ERROR(store_.RecordWorkers(seen));
+  if (grants) {
+    const std::vector<int64_t> over = watch_.TakeOver();
+    if (!over.empty()) {
+      if (absl::Status dropped = store_.DropGrants(over); !dropped.ok()) {
+        for (int64_t grant : over) watch_.AddGrant(grant, now, {});
+        return dropped;
+      }
+    }
+  }
   if (oldest) ReadOldest();
   metrics_.leases_tracked.Add({}).Set(static_cast<double>(watch_.size()));
   metrics_.polls_parked.Add({{"kind", "claim"}}).Set(static_cast<double>(desk_.parked()));
@@ -194,12 +208,16 @@ absl::Status EngineImpl::Upkeep() {
 
 // The net under the timers: a claim whose commit was in doubt has left leases that nobody here knows.
 absl::Status EngineImpl::ReconcileLeases() {
-  TENURE_ASSIGN_OR_RETURN(std::vector<store::LeaseRemaining> leases, store_.ListLeases(replica_));
+  TENURE_ASSIGN_OR_RETURN(std::vector<store::LeaseGrant> grants, store_.ListLeases(replica_, watch_.grants()));
   const Clock::TimePoint now = clock_.Now();
-  for (const store::LeaseRemaining& lease : leases) {
-    if (!watch_.Knows(lease.ref.id, lease.ref.number)) {
-      watch_.Add(lease.ref, now + std::max(absl::ToChronoNanoseconds(lease.remaining), std::chrono::nanoseconds(0)));
+  for (const store::LeaseGrant& grant : grants) {
+    std::vector<std::pair<store::LeaseRef, Clock::TimePoint>> leases;
+    for (const store::LeaseRemaining& lease : grant.leases) {
+      leases.emplace_back(lease.ref,
+                          now + std::max(absl::ToChronoNanoseconds(lease.remaining), std::chrono::nanoseconds(0)));
     }
+    // How long its claim may be repeated is not known here.
+    watch_.AddGrant(grant.id, now + kLongestWindow, leases);
   }
   std::lock_guard<std::mutex> lock(mu_);
   next_reconcile_ = now + kReconcileEvery;
@@ -227,10 +245,20 @@ void EngineImpl::Granted(const std::vector<store::ClaimedJob>& jobs, Clock::Time
   if (jobs.empty()) return;
   const std::string name = directory_.Name(jobs.front().job.id.queue);
   auto& latency = metrics_.job_start_latency.Add({{"queue", name}});
+  struct Grant {
+    Clock::TimePoint keep_until{};
+    std::vector<std::pair<store::LeaseRef, Clock::TimePoint>> leases;
+  };
+  std::map<int64_t, Grant> grants;
   for (const store::ClaimedJob& job : jobs) {
-    watch_.Add({job.job.id.queue, job.job.id.seq, job.token.number}, sent + absl::ToChronoNanoseconds(job.lease));
+    const Clock::TimePoint ends = sent + absl::ToChronoNanoseconds(job.lease);
+    Grant& grant = grants[job.grant];
+    grant.leases.push_back({{job.job.id.queue, job.job.id.seq, job.token.number, job.grant}, ends});
+    // The database counts the window from a little later.
+    if (job.repeatable) grant.keep_until = std::max<Clock::TimePoint>(grant.keep_until, ends + std::chrono::seconds(1));
     if (job.job.lease) latency.Observe(std::max(0.0, absl::ToDoubleSeconds(job.job.lease->granted - job.job.due)));
   }
+  for (const auto& [id, grant] : grants) watch_.AddGrant(id, grant.keep_until, grant.leases);
   Metrics::Add(metrics_.lease_acquisitions, {{"queue", name}, {"outcome", "acquired"}},
                static_cast<double>(jobs.size()));
 }
@@ -258,18 +286,19 @@ void EngineImpl::ReapDue() {
         auto reaped = store_.Reap(queue, part, &ready, as_of);
         const Clock::TimePoint now = clock_.Now();
         if (!reaped.ok()) {
-          for (const store::LeaseRef& lease : part) watch_.Add(lease, now + std::chrono::seconds(1));
+          for (const store::LeaseRef& lease : part) watch_.PutBack(lease, now + std::chrono::seconds(1));
           return;
         }
         int expired = 0, discarded = 0;
         for (size_t i = 0; i < part.size(); ++i) {
           const store::Reaped& one = (*reaped)[i];
           if (one.remaining) {
-            watch_.Add(part[i], now + absl::ToChronoNanoseconds(*one.remaining));
+            watch_.PutBack(part[i], now + absl::ToChronoNanoseconds(*one.remaining));
           } else if (one.locked) {
-            watch_.Add(part[i], now + kLookAgain);
-          } else if (!one.gone) {
-            ++expired;
+            watch_.PutBack(part[i], now + kLookAgain);
+          } else {
+            watch_.Drop(part[i]);
+            expired += !one.gone;
             discarded += one.discarded;
           }
         }

@@ -116,10 +116,13 @@ class Store {
   virtual absl::StatusOr<std::vector<Reaped>> Reap(int32_t queue, std::span<const LeaseRef> leases,
                                                    std::vector<ReadyRange>* ready,
                                                    absl::Time as_of = absl::InfiniteFuture()) = 0;
-  // All leases that this replica granted, from the rows: the net under its timers.
-  virtual absl::StatusOr<std::vector<LeaseRemaining>> ListLeases(int32_t replica) = 0;
-  // Leases granted by replicas that are gone. Fenced. Ends nothing while no replica has sent a heartbeat lately: then
-  // they were all cut off, and have not written the outage down yet.
+  // What this replica's claims leased, but for the grants in `known`: the net under its timers.
+  virtual absl::StatusOr<std::vector<LeaseGrant>> ListLeases(int32_t replica, std::span<const int64_t> known) = 0;
+  // Forgets grants none of whose leases stands any more, once no repeat of their claims can come. Idempotent.
+  virtual absl::Status DropGrants(std::span<const int64_t> grants) = 0;
+  // Ends the leases granted by replicas that are gone and that have run out, at most `limit` in a transaction, and
+  // forgets their grants. Fenced. Ends nothing while no replica has sent a heartbeat lately: then they were all cut
+  // off, and have not written the outage down yet.
   virtual absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) = 0;
 
   // --- Events -------------------------------------------------------------------------------------------------------

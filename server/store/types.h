@@ -149,6 +149,8 @@ struct ClaimedJob {
   absl::Duration lease;      // As granted.
   absl::Duration remaining;  // By PostgreSQL's clock when the row was read; less than `lease` in a replay.
   int32_t slot = 0;          // Which of the batch's slots it fills.
+  int64_t grant = 0;         // The record of what its claim leased; 0 in a replay.
+  bool repeatable = false;   // Its claim has a request id.
 };
 
 // One place that a poll offers.
@@ -283,11 +285,18 @@ struct LeaseRef {
   int32_t queue = 0;
   int64_t id = 0;
   int32_t number = 0;
+  int64_t grant = 0;  // The record of what its claim leased; 0: not known.
 };
 
 struct LeaseRemaining {
   LeaseRef ref;
   absl::Duration remaining;  // May be negative.
+};
+
+// What one claim leased, and still stands.
+struct LeaseGrant {
+  int64_t id = 0;
+  std::vector<LeaseRemaining> leases;
 };
 
 // Counts of one queue.
@@ -411,7 +420,6 @@ struct RecoverResult {
   int32_t discarded = 0;
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> next_expiry;  // Of a lease that a vanished replica granted.
-  bool more = false;
 };
 
 struct DatabaseInfo {

@@ -64,7 +64,10 @@ inline void WriteFile(const fs::path& path, const std::string& text) { std::ofst
 
 inline std::string ReadFile(const fs::path& path) {
   std::ifstream in(path);
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  // A process may end while its file in /proc is read; the stream keeps that to itself, an iterator would throw it.
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
 }
 
 // Pids of the postmasters started on `cluster`. (The other processes of a server overwrite their command line.)

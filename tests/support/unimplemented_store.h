@@ -71,7 +71,10 @@ class UnimplementedStore : public store::Store {
                                                   std::vector<store::ReadyRange>*, absl::Time) override {
     return Unimplemented();
   }
-  absl::StatusOr<std::vector<store::LeaseRemaining>> ListLeases(int32_t) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::LeaseGrant>> ListLeases(int32_t, std::span<const int64_t>) override {
+    return Unimplemented();
+  }
+  absl::Status DropGrants(std::span<const int64_t>) override { return Unimplemented(); }
   absl::StatusOr<store::RecoverResult> Recover(const store::Fence&, int) override { return Unimplemented(); }
   absl::StatusOr<Start> ReadStart() override { return Unimplemented(); }
   absl::StatusOr<store::EventBatch> ReadEvents(std::string_view) override { return Unimplemented(); }

@@ -66,7 +66,8 @@ class PostgresStore : public Store {
   absl::StatusOr<std::vector<Reaped>> Reap(int32_t queue, std::span<const LeaseRef> leases,
                                            std::vector<ReadyRange>* ready,
                                            absl::Time as_of = absl::InfiniteFuture()) override;
-  absl::StatusOr<std::vector<LeaseRemaining>> ListLeases(int32_t replica) override;
+  absl::StatusOr<std::vector<LeaseGrant>> ListLeases(int32_t replica, std::span<const int64_t> known) override;
+  absl::Status DropGrants(std::span<const int64_t> grants) override;
   absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) override;
 
   absl::StatusOr<Start> ReadStart() override;
@@ -119,6 +120,11 @@ class PostgresStore : public Store {
   absl::StatusOr<Result> RunOne(const char* name, std::string_view sql, const Params& params);
 
   // Fills in payloads that are kept apart: jobs[i]'s is in the partition days[i] (-1: it is in the row).
+  // Ends what has run out of `leases`.
+  absl::Status RecoverSome(const Fence& fence, int32_t queue, std::span<const LeaseRef> leases, absl::Time as_of,
+                           RecoverResult& result);
+  // Fills in what claim.sql leaves out of jobs of one queue.
+  absl::Status FetchDetails(int32_t queue, std::span<Job* const> jobs);
   absl::Status FetchPayloads(std::span<Job* const> jobs, std::span<const int32_t> days);
   std::vector<int64_t> Secrets(size_t n);
   absl::StatusOr<EnqueueResult> EnqueueKeyedScoped(Transaction& tx, int32_t queue, int16_t scope,

@@ -70,17 +70,13 @@ Job JobReader::Read(int row) const {
   job.crashes = r_.Int32(row, crashes_);
   job.releases = r_.Int32(row, releases_);
   job.snoozes = r_.Int32(row, snoozes_);
-  job.max_attempts = r_.Int32(row, max_attempts_);  // 0: the queue's; the engine fills it in.
-  job.crash_budget = r_.Int32(row, crash_budget_);
   job.effect_key = r_.IsNull(row, effect_key_) ? job.id.ToString() : r_.Text(row, effect_key_);
-  job.retry_of = r_.Text(row, retry_of_);
   job.idempotency_key = r_.Text(row, idempotency_key_);
   job.created = r_.Time(row, created_at_);
   job.due = r_.Time(row, due_at_);
   job.started = r_.OptionalTime(row, started_at_);
   job.ended = r_.OptionalTime(row, ended_at_);
   job.updated = job.ended ? *job.ended : r_.Time(row, updated_at_);
-  job.expires = r_.OptionalTime(row, expires_at_);
   if (job.state == JobState::kLeased) {
     job.lease =
         Lease{r_.Text(row, worker_), r_.Time(row, lease_until_), r_.Time(row, leased_at_), r_.Int32(row, token_)};
@@ -88,16 +84,24 @@ Job JobReader::Read(int row) const {
       job.progress = Progress{r_.Double(row, progress_), r_.Text(row, progress_message_)};
     }
   }
+  if (!r_.IsNull(row, result_)) job.result = Payload{r_.Text(row, result_), r_.Text(row, result_type_)};
+  ReadDetails(row, job);
+  return job;
+}
+
+void JobReader::ReadDetails(int row, Job& job) const {
+  job.max_attempts = r_.Int32(row, max_attempts_);  // 0: the queue's; the engine fills it in.
+  job.crash_budget = r_.Int32(row, crash_budget_);
+  job.retry_of = r_.Text(row, retry_of_);
+  job.expires = r_.OptionalTime(row, expires_at_);
   if (!r_.IsNull(row, error_message_)) {
     job.error = JobError{r_.Text(row, error_message_), r_.Text(row, error_type_), r_.Text(row, error_detail_),
                          r_.Int32(row, error_attempt_), r_.Time(row, error_at_)};
   }
-  if (!r_.IsNull(row, result_)) job.result = Payload{r_.Text(row, result_), r_.Text(row, result_type_)};
   if (!r_.IsNull(row, backoff_initial_)) {
     job.backoff =
         Backoff{r_.Int(row, backoff_initial_), r_.Double(row, backoff_multiplier_), r_.Int(row, backoff_max_)};
   }
-  return job;
 }
 
 ClaimedJob JobReader::ReadClaimed(int row) const {

@@ -17,6 +17,8 @@ class JobReader {
   explicit JobReader(const Result& result, int32_t queue = 0);
 
   Job Read(int row) const;
+  // The part of a job that claim_details.sql has.
+  void ReadDetails(int row, Job& job) const;
   // A leased row as what its claimer gets; needs the columns today and remaining where the caller wants them.
   ClaimedJob ReadClaimed(int row) const;
   // The day whose payload partition holds the payload; -1 if it is in the row.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/base/status.h"
+#include "server/store/postgres/errors.h"
 #include "server/store/postgres/postgres_store.h"
 #include "statements.sql.h"
 
@@ -13,17 +14,13 @@ namespace tenure::store::postgres {
 namespace {
 
 // One row sort of claim.sql each.
-enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2, kPaused = 3 };
+enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2, kPaused = 3, kGranted = 4 };
 
-struct Grant {
-  const ClaimRequestKey* request;
-  const ClaimedJob* job;
-};
+constexpr std::string_view kUniqueViolation = "23505";
 
-// Takes hold of the request ids to the end of the transaction; those that an earlier claim has answered under. A second
-// statement looks, so that it sees what the first waited for.
-absl::StatusOr<std::set<std::string>> TakenRequests(Transaction& tx, std::vector<std::string> ids) {
-  std::sort(ids.begin(), ids.end());
+// Those of the request ids that an earlier claim has answered under. A second statement looks, so that it sees what the
+// first waited for.
+absl::StatusOr<std::set<std::string>> TakenRequests(Transaction& tx, const std::vector<std::string>& ids) {
   tx.Queue(sql::kLockRequests, Params().AddArray(ids));
   TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kTakenRequests, Params().AddArray(ids)));
   std::set<std::string> taken;
@@ -31,22 +28,110 @@ absl::StatusOr<std::set<std::string>> TakenRequests(Transaction& tx, std::vector
   return taken;
 }
 
-// Records what claims with request ids were given, and commits.
-absl::Status CommitGrants(Transaction& tx, int32_t queue, const std::vector<Grant>& grants) {
-  if (grants.empty()) return tx.Commit();
-  std::map<std::string_view, int64_t> requests;
-  for (const Grant& grant : grants)
-    requests[grant.request->request_id] = absl::ToInt64Microseconds(grant.request->keep);
-  Params granted;
-  granted.Add(queue)
-      .AddArray(grants, [](const Grant& g) { return std::string_view(g.request->request_id); })
-      .AddArray(grants, [](const Grant& g) { return g.job->job.id.seq; })
-      .AddArray(grants, [](const Grant& g) { return g.job->token.number; })
-      .AddArray(grants, [](const Grant& g) { return g.job->token.secret; })
-      .AddArray(requests, [](const auto& r) { return r.first; })
-      .AddArray(requests, [](const auto& r) { return r.second; });
-  return tx.RunAndCommit(sql::kClaimGrant, granted).status();
+Params ClaimParams(const ClaimBatch& batch, const std::vector<ClaimSlot>& slots, const std::vector<int64_t>& secrets) {
+  Params params;
+  params.Add(batch.queue)
+      .Add(batch.replica)
+      .AddArray(batch.ranges, [](const ClaimRange& r) { return r.priority; })
+      .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.rank; })
+      .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.id; })
+      .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.rank; })
+      .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.id; })
+      .AddArray(batch.revisit)
+      .AddArray(slots, [](const ClaimSlot& s) { return s.worker + 1; })
+      .AddArray(slots, [](const ClaimSlot& s) { return absl::ToInt64Microseconds(s.lease); })
+      .AddArray(secrets)
+      .AddArray(batch.workers)
+      .Add(batch.max_bytes)
+      .AddArray(slots, [](const ClaimSlot& s) { return s.request + 1; })
+      .AddArray(batch.requests, [](const ClaimRequestKey& r) { return std::string_view(r.request_id); })
+      .AddArray(batch.requests, [](const ClaimRequestKey& r) { return absl::ToInt64Microseconds(r.keep); });
+  return params;
 }
+
+// The rows of claim.sql; `slots` are those that were offered.
+class ClaimReader {
+ public:
+  ClaimReader(const Result& rows, const ClaimBatch& batch, const std::vector<ClaimSlot>& slots)
+      : rows_(rows), batch_(batch), slots_(slots), reader_(rows, batch.queue) {}
+
+  ClaimResult Read() {
+    result_.ranges.resize(batch_.ranges.size());
+    const int sort = rows_.Column("row_sort"), id = rows_.Column("id"), priority = rows_.Column("priority"),
+              range_no = rows_.Column("range_no"), keys = rows_.Column("keys"), last_rank = rows_.Column("last_rank"),
+              kind = rows_.Column("kind");
+    std::map<std::string, int64_t> grants;  // By request id; "" for the slots without one.
+    std::vector<int> leased;
+    int64_t read = 0;
+    size_t furthest = 0;
+    for (int row = 0; row < rows_.rows(); ++row) {
+      switch (rows_.Int(row, sort)) {
+        case kLeased:
+          leased.push_back(row);
+          break;
+        case kMissed:
+          result_.missed.push_back(rows_.Int(row, id));
+          result_.missed_priorities.push_back(static_cast<int16_t>(rows_.Int(row, priority)));
+          break;
+        case kPaused:
+          result_.paused = true;
+          break;
+        case kGranted:
+          grants[rows_.Text(row, kind)] = rows_.Int(row, id);
+          break;
+        default: {
+          read += rows_.Int(row, keys);
+          const size_t no = static_cast<size_t>(rows_.Int(row, range_no));
+          if (no == 0) break;  // The single ids.
+          furthest = std::max(furthest, no);
+          result_.ranges[no - 1].last = Key{rows_.Int(row, last_rank), rows_.Int(row, id)};
+        }
+      }
+    }
+    // All stretches were read to their ends, unless the statement found as many jobs as it wanted: then those before
+    // the one it stopped in were, and those after it were not begun.
+    const bool stopped = read >= static_cast<int64_t>(slots_.size());
+    for (size_t i = 0; i < result_.ranges.size(); ++i) result_.ranges[i].exhausted = !stopped || i + 1 < furthest;
+
+    std::sort(leased.begin(), leased.end(), [&](int a, int b) { return rows_.Int(a, id) < rows_.Int(b, id); });
+    result_.jobs.reserve(leased.size());
+    for (size_t at = 0; at < leased.size(); ++at) ReadLeased(leased[at], at, grants);
+    return std::move(result_);
+  }
+  // Of each job: the day whose partition holds its payload, or -1.
+  const std::vector<int32_t>& payload_days() const { return payload_days_; }
+  // Jobs of which claim_details.sql has more.
+  const std::vector<size_t>& with_details() const { return with_details_; }
+
+ private:
+  void ReadLeased(int row, size_t at, const std::map<std::string, int64_t>& grants) {
+    const ClaimSlot& slot = slots_[at];
+    ClaimedJob claimed = reader_.ReadClaimed(row);
+    Job& job = claimed.job;
+    claimed.slot = static_cast<int32_t>(at);
+    claimed.lease = claimed.remaining = slot.lease;
+    job.updated = rows_.Time(row, leased_at_);
+    job.lease = Lease{batch_.workers[static_cast<size_t>(slot.worker)], job.updated + slot.lease, job.updated,
+                      claimed.token.number};
+    claimed.repeatable = slot.request >= 0;
+    const auto grant =
+        grants.find(claimed.repeatable ? batch_.requests[static_cast<size_t>(slot.request)].request_id : std::string());
+    if (grant != grants.end()) claimed.grant = grant->second;
+    if (rows_.Bool(row, more_)) with_details_.push_back(result_.jobs.size());
+    payload_days_.push_back(reader_.PayloadDay(row));
+    result_.jobs.push_back(std::move(claimed));
+  }
+
+  const Result& rows_;
+  const ClaimBatch& batch_;
+  const std::vector<ClaimSlot>& slots_;
+  const JobReader reader_;
+  const int leased_at_ = rows_.Column("leased_at");
+  const int more_ = rows_.Column("more");
+  ClaimResult result_;
+  std::vector<int32_t> payload_days_;
+  std::vector<size_t> with_details_;
+};
 
 }  // namespace
 
@@ -54,110 +139,74 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
   struct Claimed {
     ClaimResult result;
     std::vector<int32_t> payload_days;
+    std::vector<size_t> with_details;
   };
-  auto claimed = Run<Claimed>("claim", [&](Transaction& tx) -> absl::StatusOr<Claimed> {
-    Claimed out;
-    out.result.ranges.resize(batch.ranges.size());
-    std::vector<ClaimSlot> slots = batch.slots;
-    if (!batch.requests.empty()) {
-      std::vector<std::string> ids;
-      for (const ClaimRequestKey& request : batch.requests) ids.push_back(request.request_id);
-      TENURE_ASSIGN_OR_RETURN(const std::set<std::string> taken, TakenRequests(tx, std::move(ids)));
-      for (size_t i = 0; i < batch.requests.size(); ++i) {
-        if (taken.contains(batch.requests[i].request_id)) out.result.taken_requests.push_back(static_cast<int32_t>(i));
+  std::vector<std::string> ids;
+  for (const ClaimRequestKey& request : batch.requests) ids.push_back(request.request_id);
+  std::sort(ids.begin(), ids.end());
+  // Request ids are new but for the repeats of lost answers, so a claim does not ask first whether they are.
+  auto claim = [&](bool ask) {
+    return Run<Claimed>("claim", [&](Transaction& tx) -> absl::StatusOr<Claimed> {
+      Claimed out;
+      std::vector<size_t> offered;  // Indexes of batch.slots.
+      if (ask) {
+        TENURE_ASSIGN_OR_RETURN(const std::set<std::string> taken, TakenRequests(tx, ids));
+        for (size_t i = 0; i < batch.requests.size(); ++i) {
+          if (taken.contains(batch.requests[i].request_id))
+            out.result.taken_requests.push_back(static_cast<int32_t>(i));
+        }
+      } else if (!ids.empty()) {
+        tx.Queue(sql::kLockRequests, Params().AddArray(ids));
       }
-      std::erase_if(slots, [&](const ClaimSlot& slot) {
-        return slot.request >= 0 && taken.contains(batch.requests[static_cast<size_t>(slot.request)].request_id);
-      });
-    }
-    if (slots.empty()) {
-      TENURE_RETURN_IF_ERROR(tx.Commit());
+      std::vector<ClaimSlot> slots;
+      for (size_t i = 0; i < batch.slots.size(); ++i) {
+        const std::vector<int32_t>& taken = out.result.taken_requests;
+        if (std::find(taken.begin(), taken.end(), batch.slots[i].request) != taken.end()) continue;
+        slots.push_back(batch.slots[i]);
+        offered.push_back(i);
+      }
+      if (slots.empty()) {
+        out.result.ranges.resize(batch.ranges.size());
+        TENURE_RETURN_IF_ERROR(tx.Commit());
+        return out;
+      }
+      tx.Queue(sql::kLockQueueShared, Params().Add(batch.queue));
+      TENURE_ASSIGN_OR_RETURN(const Result rows,
+                              tx.RunAndCommit(sql::kClaim, ClaimParams(batch, slots, Secrets(slots.size()))));
+      ClaimReader reader(rows, batch, slots);
+      std::vector<int32_t> taken = std::move(out.result.taken_requests);
+      out.result = reader.Read();
+      out.result.taken_requests = std::move(taken);
+      for (ClaimedJob& job : out.result.jobs) job.slot = static_cast<int32_t>(offered[static_cast<size_t>(job.slot)]);
+      out.payload_days = reader.payload_days();
+      out.with_details = reader.with_details();
       return out;
-    }
-    const std::vector<int64_t> secrets = Secrets(slots.size());
-    Params params;
-    params.Add(batch.queue)
-        .Add(batch.replica)
-        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.priority; })
-        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.rank; })
-        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.id; })
-        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.rank; })
-        .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.id; })
-        .AddArray(batch.revisit)
-        .AddArray(slots, [](const ClaimSlot& s) { return s.worker + 1; })
-        .AddArray(slots, [](const ClaimSlot& s) { return absl::ToInt64Microseconds(s.lease); })
-        .AddArray(secrets)
-        .AddArray(batch.workers)
-        .Add(batch.max_bytes);
-    tx.Queue(sql::kLockQueueShared, Params().Add(batch.queue));
-    const bool granting = !batch.requests.empty();
-    auto answer = granting ? tx.Run(sql::kClaim, params) : tx.RunAndCommit(sql::kClaim, params);
-    if (!answer.ok()) return answer.status();
-    const Result& rows = *answer;
-    const JobReader reader(rows, batch.queue);
-    const int priority = rows.Column("priority");
-    const int sort = rows.Column("row_sort"), slot = rows.Column("slot"), id = rows.Column("id");
-    const int range_no = rows.Column("range_no"), keys = rows.Column("keys"), last_rank = rows.Column("last_rank");
-    int64_t read = 0;
-    size_t furthest = 0;
-    for (int row = 0; row < rows.rows(); ++row) {
-      switch (rows.Int(row, sort)) {
-        case kLeased: {
-          ClaimedJob job = reader.ReadClaimed(row);
-          const size_t at = static_cast<size_t>(rows.Int(row, slot) - 1);
-          // Back from the slots that were offered to those that the caller numbered.
-          job.slot = static_cast<int32_t>(at);
-          out.payload_days.push_back(reader.PayloadDay(row));
-          out.result.jobs.push_back(std::move(job));
-          break;
-        }
-        case kMissed:
-          out.result.missed.push_back(rows.Int(row, id));
-          out.result.missed_priorities.push_back(static_cast<int16_t>(rows.Int(row, priority)));
-          break;
-        case kPaused:
-          out.result.paused = true;
-          break;
-        default: {
-          read += rows.Int(row, keys);
-          const size_t no = static_cast<size_t>(rows.Int(row, range_no));
-          if (no == 0) break;  // The single ids.
-          furthest = std::max(furthest, no);
-          out.result.ranges[no - 1].last = Key{rows.Int(row, last_rank), rows.Int(row, id)};
-        }
-      }
-    }
-    // All stretches were read to their ends, unless the statement had as many keys as it wanted: then those before the
-    // one it stopped in were, and those after it were not begun.
-    const bool stopped = read >= static_cast<int64_t>(slots.size());
-    for (size_t i = 0; i < out.result.ranges.size(); ++i) out.result.ranges[i].exhausted = !stopped || i + 1 < furthest;
-    if (granting) {
-      std::vector<Grant> grants;
-      for (const ClaimedJob& job : out.result.jobs) {
-        const int32_t request = slots[static_cast<size_t>(job.slot)].request;
-        if (request >= 0) grants.push_back({&batch.requests[static_cast<size_t>(request)], &job});
-      }
-      TENURE_RETURN_IF_ERROR(CommitGrants(tx, batch.queue, grants));
-    }
-    // Slots were renumbered when some were taken out; tell the caller its own numbers.
-    std::vector<int32_t> original;
-    for (size_t i = 0, kept = 0; i < batch.slots.size() && kept < slots.size(); ++i) {
-      const ClaimSlot& s = batch.slots[i];
-      const bool taken = s.request >= 0 && std::find(out.result.taken_requests.begin(), out.result.taken_requests.end(),
-                                                     s.request) != out.result.taken_requests.end();
-      if (!taken) {
-        original.push_back(static_cast<int32_t>(i));
-        ++kept;
-      }
-    }
-    for (ClaimedJob& job : out.result.jobs) job.slot = original[static_cast<size_t>(job.slot)];
-    return out;
-  });
+    });
+  };
+  auto claimed = claim(/*ask=*/false);
+  if (SqlStateOf(claimed.status()) == kUniqueViolation) claimed = claim(/*ask=*/true);
   if (!claimed.ok()) return claimed.status();
   std::vector<Job*> jobs;
   for (ClaimedJob& job : claimed->result.jobs) jobs.push_back(&job.job);
   TENURE_RETURN_IF_ERROR(FetchPayloads(jobs, claimed->payload_days));
+  std::vector<Job*> detailed;
+  for (size_t i : claimed->with_details) detailed.push_back(jobs[i]);
+  TENURE_RETURN_IF_ERROR(FetchDetails(batch.queue, detailed));
   return std::move(claimed->result);
+}
+
+absl::Status PostgresStore::FetchDetails(int32_t queue, std::span<Job* const> jobs) {
+  if (jobs.empty()) return absl::OkStatus();
+  std::map<int64_t, Job*> by_id;
+  for (Job* job : jobs) by_id[job->id.seq] = job;
+  TENURE_ASSIGN_OR_RETURN(const Result rows,
+                          RunOne("claim_details", sql::kClaimDetails,
+                                 Params().Add(queue).AddArray(by_id, [](const auto& j) { return j.first; })));
+  const JobReader reader(rows, queue);
+  const int id = rows.Column("id");
+  // A job that was cancelled meanwhile has no row, and its worker learns of that.
+  for (int row = 0; row < rows.rows(); ++row) reader.ReadDetails(row, *by_id.at(rows.Int(row, id)));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t queue, int32_t replica,
@@ -189,24 +238,19 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
         .Add(absl::ToInt64Microseconds(lease))
         .AddArray(seqs)
         .AddArray(Secrets(seqs.size()))
-        .AddArray(days_by_id, [](const auto& d) { return d.second; });
+        .AddArray(days_by_id, [](const auto& d) { return d.second; })
+        .Add(request_id.empty() ? std::optional<std::string_view>() : request_id);
     tx.Queue(sql::kLockQueueShared, Params().Add(queue));
-    TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kClaimNamed, params));
+    TENURE_ASSIGN_OR_RETURN(Result rows, tx.RunAndCommit(sql::kClaimNamed, params));
     const JobReader reader(rows);
-    std::vector<const ClaimedJob*> got;
+    const int grant = rows.Column("grant_id");
     for (int row = 0; row < rows.rows(); ++row) {
       ClaimedJob job = reader.ReadClaimed(row);
+      job.grant = rows.Int(row, grant);
+      job.repeatable = !request_id.empty();
       payload_days[job.job.id.seq] = reader.PayloadDay(row);
-      NamedClaimOutcome& outcome = outcomes[job.job.id.seq];
-      outcome.job = std::move(job);
-      got.push_back(&*outcome.job);
+      outcomes[job.job.id.seq].job = std::move(job);
     }
-    const ClaimRequestKey request{std::string(request_id), lease};
-    std::vector<Grant> grants;
-    if (!request_id.empty()) {
-      for (const ClaimedJob* job : got) grants.push_back({&request, job});
-    }
-    TENURE_RETURN_IF_ERROR(CommitGrants(tx, queue, grants));
     return true;
   });
   if (!claimed.ok()) return claimed.status();

@@ -11,6 +11,8 @@ namespace tenure::store::postgres {
 namespace {
 
 constexpr int32_t kDaysTo2000 = 10957;
+// Of vanished replicas, looked at in one statement: some 1,000 leases each at most.
+constexpr size_t kGrantsPerPage = 64;
 
 // Items sorted by job, one a job: rows are locked in one order by everybody, and a row's place in the arrays is found
 // by binary search. A second item for a job stays kUnresolved, and is then looked up like any other.
@@ -235,7 +237,8 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
 
 namespace {
 
-Params ReapParams(int32_t queue, std::vector<LeaseRef> leases, const Fence* fence, absl::Time as_of) {
+Params ReapParams(int32_t queue, std::span<const LeaseRef> of, const Fence* fence, absl::Time as_of) {
+  std::vector<LeaseRef> leases(of.begin(), of.end());
   std::sort(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id < b.id; });
   leases.erase(
       std::unique(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id == b.id; }),
@@ -277,8 +280,7 @@ void ReadReaped(const Result& rows, int32_t queue, std::map<int64_t, Reaped>& re
 absl::StatusOr<std::vector<Reaped>> PostgresStore::Reap(int32_t queue, std::span<const LeaseRef> leases,
                                                         std::vector<ReadyRange>* ready, absl::Time as_of) {
   std::map<int64_t, Reaped> reaped;
-  TENURE_ASSIGN_OR_RETURN(
-      Result rows, RunOne("reap", sql::kReap, ReapParams(queue, {leases.begin(), leases.end()}, nullptr, as_of)));
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, leases, nullptr, as_of)));
   ReadReaped(rows, queue, reaped, ready);
   std::vector<int64_t> absent;
   for (const LeaseRef& lease : leases) {
@@ -309,56 +311,86 @@ absl::StatusOr<std::vector<Reaped>> PostgresStore::Reap(int32_t queue, std::span
   return answers;
 }
 
-absl::StatusOr<std::vector<LeaseRemaining>> PostgresStore::ListLeases(int32_t replica) {
-  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_leases", sql::kListLeases, Params().Add(replica)));
-  std::vector<LeaseRemaining> leases;
+namespace {
+
+// Rows (grant, queue, id, number, remaining), those of a grant one after the other.
+std::vector<LeaseGrant> ReadGrants(const Result& rows) {
+  std::vector<LeaseGrant> grants;
   for (int row = 0; row < rows.rows(); ++row) {
-    leases.push_back({{rows.Int32(row, 0), rows.Int(row, 1), rows.Int32(row, 2)}, absl::Seconds(rows.Double(row, 3))});
+    const int64_t grant = rows.Int(row, 0);
+    if (grants.empty() || grants.back().id != grant) grants.push_back({grant, {}});
+    if (rows.IsNull(row, 2)) continue;
+    grants.back().leases.push_back(
+        {{rows.Int32(row, 1), rows.Int(row, 2), rows.Int32(row, 3), grant}, absl::Seconds(rows.Double(row, 4))});
   }
-  return leases;
+  return grants;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<LeaseGrant>> PostgresStore::ListLeases(int32_t replica, std::span<const int64_t> known) {
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_leases", sql::kListLeases, Params().Add(replica).AddArray(known)));
+  return ReadGrants(rows);
+}
+
+absl::Status PostgresStore::DropGrants(std::span<const int64_t> grants) {
+  return RunOne("drop_grants", sql::kDropGrants, Params().AddArray(grants)).status();
 }
 
 absl::StatusOr<RecoverResult> PostgresStore::Recover(const Fence& fence, int limit) {
-  TENURE_ASSIGN_OR_RETURN(Result orphans,
-                          RunOne("list_orphans", sql::kListOrphans, Params().Add(static_cast<int64_t>(limit))));
   RecoverResult result;
-  result.more = orphans.rows() >= limit;
-  absl::Time as_of;
-  std::map<int32_t, std::vector<LeaseRef>> due;
-  for (int row = 0; row < orphans.rows(); ++row) {
-    const absl::Duration remaining = absl::Seconds(orphans.Double(row, 3));
-    if (remaining > absl::ZeroDuration()) {
-      if (!result.next_expiry || remaining < *result.next_expiry) result.next_expiry = remaining;
-      result.more = false;  // They come in the order of their ends: the rest has time yet.
+  int64_t after = 0;
+  for (size_t page = kGrantsPerPage; page == kGrantsPerPage;) {
+    TENURE_ASSIGN_OR_RETURN(Result orphans, RunOne("list_orphans", sql::kListOrphans,
+                                                   Params().Add(after).Add(static_cast<int64_t>(kGrantsPerPage))));
+    const std::vector<LeaseGrant> grants = ReadGrants(orphans);
+    page = grants.size();
+    if (page == 0) break;
+    after = grants.back().id;
+    const absl::Time as_of = orphans.Time(0, 5);
+    std::vector<int64_t> over;
+    std::map<int32_t, std::vector<LeaseRef>> due;
+    for (const LeaseGrant& grant : grants) {
+      if (grant.leases.empty()) over.push_back(grant.id);
+      for (const LeaseRemaining& lease : grant.leases) {
+        if (lease.remaining <= absl::ZeroDuration()) {
+          due[lease.ref.queue].push_back(lease.ref);
+        } else if (!result.next_expiry || lease.remaining < *result.next_expiry) {
+          result.next_expiry = lease.remaining;
+        }
+      }
+    }
+    for (auto& [queue, leases] : due) {
+      for (size_t at = 0; at < leases.size(); at += static_cast<size_t>(limit)) {
+        const size_t count = std::min(static_cast<size_t>(limit), leases.size() - at);
+        TENURE_RETURN_IF_ERROR(RecoverSome(fence, queue, std::span(leases).subspan(at, count), as_of, result));
+      }
+    }
+    if (!over.empty()) TENURE_RETURN_IF_ERROR(DropGrants(over));
+  }
+  return result;
+}
+
+absl::Status PostgresStore::RecoverSome(const Fence& fence, int32_t queue, std::span<const LeaseRef> leases,
+                                        absl::Time as_of, RecoverResult& result) {
+  std::map<int64_t, Reaped> reaped;
+  int back = 0, dead = 0;
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, leases, &fence, as_of)));
+  ReadReaped(rows, queue, reaped, &result.ready);
+  for (const auto& [unused, one] : reaped) {
+    if (one.remaining) {
+      if (!result.next_expiry || *one.remaining < *result.next_expiry) result.next_expiry = *one.remaining;
       continue;
     }
-    as_of = orphans.Time(row, 4);
-    due[orphans.Int32(row, 0)].push_back({orphans.Int32(row, 0), orphans.Int(row, 1), orphans.Int32(row, 2)});
+    ++(one.discarded ? result.discarded : result.recovered);
+    ++(one.discarded ? dead : back);
   }
-  int progress = 0;
-  for (const auto& [queue, leases] : due) {
-    std::map<int64_t, Reaped> reaped;
-    int back = 0, dead = 0;
-    TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, leases, &fence, as_of)));
-    ReadReaped(rows, queue, reaped, &result.ready);
-    for (const auto& [unused, one] : reaped) {
-      if (one.remaining) {
-        if (!result.next_expiry || *one.remaining < *result.next_expiry) result.next_expiry = *one.remaining;
-        continue;
-      }
-      ++progress;
-      ++(one.discarded ? result.discarded : result.recovered);
-      ++(one.discarded ? dead : back);
-    }
-    if (back + dead > 0) {
-      const std::string name = rows.Text(0, rows.Column("queue_name"));
-      Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "expired"}}, back + dead);
-      Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "discarded"}}, dead);
-    }
+  if (back + dead > 0) {
+    const std::string name = rows.Text(0, rows.Column("queue_name"));
+    Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "expired"}}, back + dead);
+    Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "discarded"}}, dead);
   }
-  // A page on which nothing could be done (locked rows, or forgiven ones with time left) would come again at once.
-  if (progress == 0) result.more = false;
-  return result;
+  return absl::OkStatus();
 }
 
 }  // namespace tenure::store::postgres

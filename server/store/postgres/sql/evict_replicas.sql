@@ -1,6 +1,6 @@
 -- Ends the sessions of replicas whose own lease ran out (a stopped process can hold row locks for as long as it is stopped), and
 -- forgets replicas that have been gone for a day and hold nothing. $1, $2 name and term of the leader. Looks for
--- what a replica holds by the index job_leased, for each that is gone.
+-- what a replica holds by its grants.
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
 ),
@@ -14,6 +14,6 @@ ended as materialized (
 forgotten as (
   delete from tenure.replica as r
   where r.lease_until < now() and r.heartbeat_at < now() - interval '1 day' and exists (select 1 from in_term)
-    and (select j.id from tenure.job j where j.state = 4 and j.replica_id = r.id limit 1) is null
+    and (select g.id from tenure.lease_grant g where g.replica_id = r.id limit 1) is null
 )
 select count(*) filter (where e.done) as ended from ended e;

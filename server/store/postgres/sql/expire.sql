@@ -5,7 +5,7 @@ with in_term as materialized (
 ),
 candidate as materialized (
   select j.id, j.queue_id from tenure.job j
-  where j.expires_at is not null and j.state <> 4 and j.expires_at <= now() and j.started_at is null and exists (select 1 from in_term)
+  where j.expires_at is not null and (j.state + 0) <> 4 and j.expires_at <= now() and j.started_at is null and exists (select 1 from in_term)
   order by j.expires_at, j.id limit $3
 ),
 locked as materialized (

@@ -29,7 +29,7 @@ retried as (
   set state = case when (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] <= 0 then 3 else 1 end,
       due_at = now() + (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] * interval '1 microsecond',
       failures = j.failures + 1, settled_token = j.token, settled_secret = j.token_secret, settled_verb = 2, token = j.token + 1,
-      replica_id = null, worker = null, lease_us = null, lease_until = null, leased_at = null, updated_at = now(),
+      worker = null, lease_us = null, lease_until = null, leased_at = null, updated_at = now(),
       error_message = (select r.messages from retry r)[width_bucket(j.id, (select r.ids from retry r))],
       error_type = (select r.types from retry r)[width_bucket(j.id, (select r.ids from retry r))],
       error_detail = (select r.details from retry r)[width_bucket(j.id, (select r.ids from retry r))],

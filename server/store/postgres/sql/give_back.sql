@@ -21,7 +21,7 @@ given as (
       releases = j.releases + case when $5 = 3 then 1 else 0 end, snoozes = j.snoozes + case when $5 = 4 then 1 else 0 end,
       settled_token = j.token, settled_secret = j.token_secret, settled_verb = $5, token = j.token + 1,
       started_at = case when $5 = 3 and j.failures = 0 and j.crashes = 0 and j.snoozes = 0 then null else j.started_at end,
-      replica_id = null, worker = null, lease_us = null, lease_until = null, leased_at = null, updated_at = now()
+      worker = null, lease_us = null, lease_until = null, leased_at = null, updated_at = now()
   where j.queue_id = $1 and j.id = any ((select b.ids from back b)::bigint[])
   returning j.id, j.state, j.priority, j.rank, j.due_at
 ),

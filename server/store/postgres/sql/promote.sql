@@ -7,7 +7,7 @@ with in_term as materialized (
 ),
 candidate as materialized (
   select j.id, j.queue_id, j.due_at from tenure.job j
-  where j.state = 1 and (j.due_at, j.id) > ($3::timestamptz, $4::bigint) and j.due_at <= now() and exists (select 1 from in_term)
+  where j.place = 1 and (j.due_at, j.id) > ($3::timestamptz, $4::bigint) and j.due_at <= now() and exists (select 1 from in_term)
   order by j.due_at, j.id limit $5
 ),
 locked as materialized (
@@ -39,6 +39,6 @@ union all
 (select 2, null, null, null, c.id, null, null, count(*) over (), c.due_at, null from candidate c order by c.due_at desc, c.id desc limit 1)
 union all
 (select 3, null, null, null, null, null, null, null, j.due_at, extract(epoch from j.due_at - now())::float8
- from tenure.job j where j.state = 1 and j.due_at > now() order by j.due_at, j.id limit 1)
+ from tenure.job j where j.place = 1 and j.due_at > now() order by j.due_at, j.id limit 1)
 union all
 select 4, null, null, null, null, null, null, null, now(), null;

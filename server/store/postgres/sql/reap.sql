@@ -39,7 +39,7 @@ given as (
   update tenure.job as j
   set state = 3, due_at = now(), crashes = j.crashes + (select b.crashes from back b)[width_bucket(j.id, (select b.ids from back b))],
       settled_token = j.token, settled_secret = j.token_secret, settled_verb = 6, token = j.token + 1,
-      replica_id = null, worker = null, lease_us = null, lease_until = null, leased_at = null, updated_at = now()
+      worker = null, lease_us = null, lease_until = null, leased_at = null, updated_at = now()
   where j.queue_id = $1 and j.id = any ((select b.ids from back b)::bigint[])
   returning j.id, j.priority, j.rank
 ),
