@@ -47,6 +47,7 @@ struct Arguments {
   std::string peers = "installed";
   std::string json;
   std::string parent = "/var/tmp";
+  std::vector<std::pair<std::string, std::string>> postgres;
   int runs = 0;  // 0: as the size says.
   bool list = false, quick = false, smoke = false, install_peers = false, tenure_only = false;
 };
@@ -76,7 +77,7 @@ std::string FirstLineWith(const std::string& path, const std::string& key) {
   return "unknown";
 }
 
-absl::StatusOr<Environment> Describe(int runs, PostgresServer& server) {
+absl::StatusOr<Environment> Describe(const Arguments& arguments, int runs, PostgresServer& server) {
   const auto postgres = server.admin().Value(
       "select format('%s, fsync %s, synchronous_commit %s, shared_buffers %s, max_wal_size %s', "
       "current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), "
@@ -86,7 +87,7 @@ absl::StatusOr<Environment> Describe(int runs, PostgresServer& server) {
   uname(&kernel);
   double load[1] = {};
   getloadavg(load, 1);
-  return Environment{
+  Environment environment = {
       {"Date", absl::FormatTime("%Y-%m-%d %H:%M UTC", absl::Now(), absl::UTCTimeZone())},
       {"Processor", absl::StrFormat("%s, %d cores; everything runs on them",
                                     FirstLineWith("/proc/cpuinfo", "model name"), std::thread::hardware_concurrency())},
@@ -97,6 +98,9 @@ absl::StatusOr<Environment> Describe(int runs, PostgresServer& server) {
        absl::StrFormat("%d of each contestant, in turn; medians, in brackets the least and the greatest", runs)},
       {"Load of the machine before", absl::StrFormat("%.2f", load[0])},
   };
+  for (const auto& [name, value] : arguments.postgres) environment.emplace_back("Set in PostgreSQL: " + name, value);
+  for (const std::string& argument : arguments.run.tenured_args) environment.emplace_back("Given to tenured", argument);
+  return environment;
 }
 
 // The peers that take part, with the modes that were asked for.
@@ -244,11 +248,11 @@ int Execute(const Arguments& arguments) {
   const auto peers = ChoosePeers(arguments.smoke ? "none" : arguments.peers,
                                  /*one_mode=*/arguments.quick && arguments.peers == "installed");
   if (!peers.ok()) return Fail(peers.status());
-  auto server = PostgresServer::Start(arguments.parent, /*durable=*/!arguments.smoke);
+  auto server = PostgresServer::Start(arguments.parent, arguments.postgres);
   if (!server.ok()) return Fail(server.status());
   running_server = server->get();
   const int runs = arguments.runs > 0 ? arguments.runs : arguments.quick || arguments.smoke ? 1 : 3;
-  const auto environment = Describe(runs, **server);
+  const auto environment = Describe(arguments, runs, **server);
   if (!environment.ok()) return Fail(environment.status());
   std::cout << MarkdownHead(*environment) << std::flush;
   Progress progress;
@@ -285,15 +289,18 @@ int Main(int argc, char** argv) {
 
   CLI::App app("Measures Tenure against raw SQL and other job queues on one PostgreSQL, in turn.", "tenure_bench");
   app.add_option("--scenario", arguments.scenarios, "Only these (repeatable, or with commas); --list names them")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--runs", arguments.runs, "Runs of each contestant (3; with --quick 1)")->check(CLI::Range(1, 1000));
   app.add_option("--jobs", jobs, "Jobs of enqueue, drain, lifecycle and single")->check(CLI::Range(1, 100'000'000));
   app.add_option("--seconds", seconds, "Length of latency, parked, heartbeat and of idling")
       ->check(CLI::Range(0.1, 86'400.0));
   app.add_option("--hold-seconds", hold, "How long held-transaction holds its transaction")
       ->check(CLI::Range(0.1, 86'400.0));
-  app.add_option("--rate", arguments.run.steady_rate, "Jobs a second of held-transaction (as many as go through)");
-  app.add_option("--heartbeats", arguments.run.held_leases, "Leases held and extended beside held-transaction (0)");
+  app.add_option("--rate", arguments.run.steady_rate, "Jobs a second of held-transaction (as many as go through)")
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--heartbeats", arguments.run.held_leases, "Leases held and extended beside held-transaction (0)")
+      ->check(CLI::Range(0, 1'000'000));
   app.add_option("--slots", arguments.run.slots, "Slots of a worker pool")->check(CLI::Range(1, 10'000));
   app.add_option("--prefetch", arguments.run.prefetch, "Prefetch of a worker pool")->check(CLI::Range(0, 100'000));
   app.add_option("--pools", arguments.run.pools, "Worker pools")->check(CLI::Range(1, 100));
@@ -301,7 +308,12 @@ int Main(int argc, char** argv) {
   app.add_option("--peers", arguments.peers, "installed, none, or NAME[:MODE] with commas (installed)");
   app.add_option("--json", arguments.json, "Write every run to this file");
   app.add_option("--tenured", arguments.run.tenured, "The daemon's program (the one beside this)");
-  app.add_option("--tenured-arg", arguments.run.tenured_args, "An argument for `tenured serve` (repeatable)");
+  app.add_option("--tenured-arg", arguments.run.tenured_args,
+                 "An argument for `tenured serve` (repeatable): --tenured-arg=--database-connections=4")
+      ->allow_extra_args(false);
+  std::vector<std::string> postgres;
+  app.add_option("--postgres", postgres, "A setting of PostgreSQL, NAME=VALUE (repeatable); said in the report")
+      ->allow_extra_args(false);
   app.add_option("--directory", arguments.parent, "Where PostgreSQL's data go; must be on the disk to be measured");
   app.add_flag("--quick", arguments.quick, "Everything reduced: under three minutes");
   app.add_flag("--smoke", arguments.smoke, "Everything tiny, without peers: only whether it works");
@@ -321,6 +333,14 @@ int Main(int argc, char** argv) {
   if (park >= 0) return RunParkedPolls(park_at, park_queue, park);
   if (arguments.quick) sizes = QuickSizes();
   if (arguments.smoke) sizes = SmokeSizes();
+  // What is not measured needs no disk.
+  if (arguments.smoke) arguments.postgres.emplace_back("fsync", "off");
+  for (const std::string& setting : postgres) {
+    if (!absl::StrContains(setting, '=')) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat("--postgres: NAME=VALUE, not ", setting)));
+    }
+    arguments.postgres.push_back(absl::StrSplit(setting, absl::MaxSplits('=', 1)));
+  }
   if (jobs) sizes.jobs = sizes.single_jobs = sizes.many_queues_jobs = *jobs;
   if (hold) sizes.hold_seconds = *hold;
   if (seconds) {

@@ -49,7 +49,8 @@ void SweepLeftovers(const std::string& parent) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(const std::string& parent, bool durable) {
+absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(
+    const std::string& parent, const std::vector<std::pair<std::string, std::string>>& settings) {
   SweepLeftovers(parent);
   std::unique_ptr<PostgresServer> made(new PostgresServer);
   std::string directory = absl::StrCat(parent, "/", kPrefix, "XXXXXX");
@@ -67,7 +68,7 @@ absl::StatusOr<std::unique_ptr<PostgresServer>> PostgresServer::Start(const std:
   options.data_dir = directory + "/data";
   // Some peers want more sessions than the daemon's own server lets in.
   options.settings = {{"max_connections", "120"}};
-  if (!durable) options.settings.emplace_back("fsync", "off");
+  options.settings.insert(options.settings.end(), settings.begin(), settings.end());
   auto server = embedded::Postgres::Start(options);
   if (!server.ok()) return server.status();
   made->server_ = *std::move(server);

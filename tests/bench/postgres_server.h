@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,8 +18,9 @@ namespace tenure::bench {
 class PostgresServer {
  public:
   // Starts it in a new directory below `parent`, which must be on the disk that is to be measured. Servers that an
-  // earlier, killed benchmark left there are cleared away. `durable` false: fsync is off, and no figure means anything.
-  static absl::StatusOr<std::unique_ptr<PostgresServer>> Start(const std::string& parent, bool durable);
+  // earlier, killed benchmark left there are cleared away. `settings` go beyond the daemon's own, or win over them.
+  static absl::StatusOr<std::unique_ptr<PostgresServer>> Start(
+      const std::string& parent, const std::vector<std::pair<std::string, std::string>>& settings);
   // Stop.
   ~PostgresServer();
 

@@ -8,23 +8,23 @@ Sizes FullSizes() { return {}; }
 Sizes QuickSizes() {
   return {
       .jobs = 20'000,
-      .single_jobs = 2'000,
+      .single_jobs = 1'000,
       .latency_seconds = 3,
-      .settle_seconds = 2,
-      .hold_seconds = 4,
+      .settle_seconds = 1.5,
+      .hold_seconds = 3,
       .backlog_ready = 50'000,
       .backlog_scheduled = 50'000,
       .backlog_waiting = 10'000,
       .backlog_ended = 200'000,
-      .backlog_claims = 300,
+      .backlog_claims = 200,
       .polls = 1'000,
-      .parked_seconds = 2,
+      .parked_seconds = 1.5,
       .leases = 2'000,
-      .lease_seconds = 6,
-      .heartbeat_seconds = 6,
+      .lease_seconds = 4.5,
+      .heartbeat_seconds = 4.5,
       .queues = 200,
-      .many_queues_jobs = 4'000,
-      .idle_seconds = 2,
+      .many_queues_jobs = 3'000,
+      .idle_seconds = 1.5,
   };
 }
 

@@ -46,6 +46,11 @@ function progress(text) {
   process.stderr.write(`${text}\n`);
 }
 
+/** Tells the benchmark on stdout when the measured time begins and ends, so that it can tell what that costs. */
+function mark(word) {
+  console.log(word);
+}
+
 async function connect(url) {
   const client = new pg.Client({ connectionString: connectionString(url) });
   await client.connect();
@@ -72,7 +77,9 @@ async function measureEnqueue(peer, url, settings, jobs) {
   await peer.migrate(url);
   const producer = await peer.openProducer(url, settings);
   await producer.insert([payload(0)]); // Connections and plans are there before the time starts.
+  mark("measuring");
   const seconds = await enqueue(producer, jobs, settings.batch, settings.connections);
+  mark("measured");
   await producer.close();
   const client = await connect(url);
   const there = await peer.unfinished(client);
@@ -145,6 +152,7 @@ async function measureDrain(peer, url, scenario, mode, settings, jobs) {
 
   const samples = [];
   let last = 0;
+  mark("measuring");
   const started = performance.now();
   const sampler = setInterval(() => {
     samples.push(counted - last);
@@ -165,6 +173,7 @@ async function measureDrain(peer, url, scenario, mode, settings, jobs) {
     left = await peer.unfinished(client);
     ended = performance.now();
   }
+  mark("measured");
   for (const child of children) child.disconnect();
   await client.end();
   if (left !== 0 || counted !== jobs) throw new Error(`${left} jobs are unfinished, ${counted} of ${jobs} ran`);
@@ -196,6 +205,7 @@ async function measureLatency(peer, url, settings, rate, seconds) {
   const producer = await peer.openProducer(url, { connections: 4 });
   const inserts = [];
   await delay(500);
+  mark("measuring");
   const started = performance.now();
   for (let id = 0; id < jobs; id++) {
     const wait = started + (id * 1000) / rate - performance.now();
@@ -208,6 +218,7 @@ async function measureLatency(peer, url, settings, rate, seconds) {
   await all;
   clearTimeout(slow);
   const took = (performance.now() - started) / 1000;
+  mark("measured");
   await workers.stop();
   await producer.close();
   latencies.sort((a, b) => a - b);

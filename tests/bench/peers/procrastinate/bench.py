@@ -45,6 +45,11 @@ def nothing(_number):
     """Does with a job what a no-op does."""
 
 
+def mark(word):
+    """Tells the benchmark on stdout when the measured time begins and ends, so that it can tell what that costs."""
+    print(word, flush=True)
+
+
 async def enqueue(noop, jobs, batch, concurrency):
     """Inserts `jobs` jobs, `batch` a call, from `concurrency` tasks at once; returns seconds."""
     firsts = iter(range(0, jobs, batch))
@@ -77,7 +82,9 @@ async def measure_enqueue(url, settings, jobs):
     await prepare(url)
     app, noop = make_app(url, settings["connections"], nothing)
     async with app.open_async():
+        mark("measuring")
         seconds = await enqueue(noop, jobs, settings["batch"], settings["connections"])
+        mark("measured")
     async with await psycopg.AsyncConnection.connect(url) as connection:
         there = await count(connection, "status = 'todo'")
     if there != jobs:
@@ -183,6 +190,7 @@ async def measure_drain(url, settings, jobs, held):
             last = now
             progress(f"{now} of {jobs}")
 
+    mark("measuring")
     started = time.perf_counter()
     holding = asyncio.create_task(hold()) if held else None
     sampling = asyncio.create_task(sample())
@@ -191,6 +199,7 @@ async def measure_drain(url, settings, jobs, held):
     try:
         await asyncio.gather(*(follow(index, process) for index, process in enumerate(processes)))
         ended = time.perf_counter()
+        mark("measured")
     finally:
         sampling.cancel()
         for process in processes:
@@ -239,6 +248,7 @@ async def measure_latency(url, settings, rate, seconds):
         workers = asyncio.gather(*run_workers(app, settings, wait=True))
         await asyncio.sleep(0.5)
         deferring = []
+        mark("measuring")
         started = time.perf_counter()
         for number in range(jobs):
             await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
@@ -247,6 +257,7 @@ async def measure_latency(url, settings, rate, seconds):
         await asyncio.gather(*deferring)
         await everything.wait()
         took = time.perf_counter() - started
+        mark("measured")
         workers.cancel()
         await asyncio.gather(workers, return_exceptions=True)
     latencies.sort()

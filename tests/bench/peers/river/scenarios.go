@@ -124,6 +124,11 @@ func (b *bench) enqueue(ctx context.Context, jobs, batch, callers int) (time.Dur
 	}
 }
 
+// mark tells the benchmark on stdout when the measured time begins and ends, so that it can tell what that costs.
+func mark(word string) {
+	fmt.Println(word)
+}
+
 func (b *bench) count(ctx context.Context, where string) (int, error) {
 	var n int
 	err := b.pool.QueryRow(ctx, "select count(*) from river_job where "+where).Scan(&n)
@@ -134,10 +139,12 @@ func (b *bench) measureEnqueue(ctx context.Context, jobs int, out *result) error
 	if _, err := b.enqueue(ctx, b.use.Connections, 1, b.use.Connections); err != nil { // Connections are there before the time starts.
 		return err
 	}
+	mark("measuring")
 	took, err := b.enqueue(ctx, jobs, b.use.Batch, b.use.Connections)
 	if err != nil {
 		return err
 	}
+	mark("measured")
 	there, err := b.count(ctx, "state = 'available'")
 	if err != nil {
 		return err
@@ -219,6 +226,7 @@ func (b *bench) measureDrain(ctx context.Context, jobs int, held bool, out *resu
 	)
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
+	mark("measuring")
 	started := time.Now()
 	for _, client := range clients {
 		if err := client.Start(ctx); err != nil {
@@ -246,6 +254,7 @@ func (b *bench) measureDrain(ctx context.Context, jobs int, held bool, out *resu
 			progress("%d of %d", now, jobs)
 		}
 	}
+	mark("measured")
 	for _, client := range clients {
 		if err := client.Stop(ctx); err != nil {
 			return err
@@ -290,6 +299,7 @@ func (b *bench) measureLatency(ctx context.Context, rate float64, measured int, 
 		return err
 	}
 	failed := make(chan error, jobs)
+	mark("measuring")
 	started := time.Now()
 	pace := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	defer pace.Stop()
@@ -315,6 +325,7 @@ func (b *bench) measureLatency(ctx context.Context, rate float64, measured int, 
 	}
 	out.Seconds = time.Since(started).Seconds()
 	out.JobsPerSecond = float64(jobs) / out.Seconds
+	mark("measured")
 	if err := client.Stop(ctx); err != nil {
 		return err
 	}
