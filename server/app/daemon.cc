@@ -29,6 +29,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/json_dispatch.h"
 #include "server/rpc/queue_service.h"
+#include "server/rpc/schedule_service.h"
 #include "server/rpc/server.h"
 #include "server/rpc/worker_service.h"
 #include "server/store/postgres/migrator.h"
@@ -113,6 +114,7 @@ class DaemonImpl : public Daemon {
         jobs_(*engine_, {configuration_.max_payload_bytes}),
         workers_(*engine_, {configuration_.max_payload_bytes}),
         queues_(*engine_),
+        schedules_(*engine_, {configuration_.max_payload_bytes}),
         admin_(*engine_),
         json_(methods_),
         engine_metrics_(*engine_, clock_, metrics_),
@@ -122,6 +124,7 @@ class DaemonImpl : public Daemon {
     jobs_.Register(methods_);
     workers_.Register(methods_);
     queues_.Register(methods_);
+    schedules_.Register(methods_);
     admin_.Register(methods_);
     engine_->OnScheduled([this](absl::Duration from_now) { promoter_signal_.Scheduled(from_now); });
   }
@@ -241,6 +244,7 @@ class DaemonImpl : public Daemon {
   rpc::JobService jobs_;
   rpc::WorkerService workers_;
   rpc::QueueService queues_;
+  rpc::ScheduleService schedules_;
   rpc::AdminService admin_;
   rpc::JsonDispatcher json_;
   http::EngineMetrics engine_metrics_;

@@ -15,8 +15,8 @@
 namespace tenure::background {
 
 std::span<const WorkerEntry> AllWorkers() {
-  static const std::array<WorkerEntry, 5> table = {
-      ReaperWorker(), PromoterWorker(), LifecycleWorker(), RetentionWorker(), StatsWorker(),
+  static const std::array<WorkerEntry, 6> table = {
+      ReaperWorker(), PromoterWorker(), SchedulerWorker(), LifecycleWorker(), RetentionWorker(), StatsWorker(),
   };
   return table;
 }

@@ -7,6 +7,7 @@ namespace tenure::background {
 
 WorkerEntry ReaperWorker();
 WorkerEntry PromoterWorker();
+WorkerEntry SchedulerWorker();
 WorkerEntry LifecycleWorker();
 WorkerEntry RetentionWorker();
 WorkerEntry StatsWorker();

@@ -108,6 +108,12 @@ Metrics::Metrics(size_t max_queues)
       background_last_success(Gauges("tenure_background_last_success_timestamp_seconds", {"worker"},
                                      "When the background worker last succeeded on any replica, in Unix time by the "
                                      "database's clock; use max by (worker)")),
+      schedule_runs(Counters("tenure_schedule_runs_total", {"outcome"},
+                             "Slots of schedules by outcome (fired, missed, overlapped), runs by hand (triggered), and "
+                             "jobs that the next slot ended (cancelled_previous)")),
+      schedule_lateness(Histograms("tenure_schedule_lateness_seconds", {},
+                                   "From when a slot of a schedule was due to when its job was made",
+                                   LatencyBuckets())),
       build_info(Gauges("tenure_build_info", {"version"}, "1; the label says which version runs")),
       process_cpu(Counters("process_cpu_seconds_total", {}, "User and system CPU time spent by the process")),
       process_resident_memory(Gauges("process_resident_memory_bytes", {}, "Resident memory of the process")),
@@ -123,6 +129,9 @@ Metrics::Metrics(size_t max_queues)
   for (const char* state : {"idle", "busy"}) db_connections.Add({{"state", state}});
   for (const char* reason : {"serialization", "deadlock", "lock_timeout", "partition", "connection"}) {
     db_retries.Add({{"reason", reason}});
+  }
+  for (const char* outcome : {"fired", "triggered", "missed", "overlapped", "cancelled_previous"}) {
+    schedule_runs.Add({{"outcome", outcome}});
   }
   for (auto* gauge : {&leases_tracked, &http_connections, &event_lag}) gauge->Add({});
 }

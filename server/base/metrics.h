@@ -109,6 +109,9 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& background_leader;  // worker: 1 if this replica leads it
   // worker; of the cluster: Unix time by the database's clock, by http/engine_metrics.h
   prometheus::Family<prometheus::Gauge>& background_last_success;
+  // Schedules. By the replica that leads the scheduler, and by the one that was asked to trigger.
+  CounterFamily schedule_runs;        // outcome: fired, triggered, missed, overlapped, cancelled_previous
+  HistogramFamily schedule_lateness;  // none; from a slot to the commit of its job
   // The process. Kept by process_metrics.h.
   prometheus::Family<prometheus::Gauge>& build_info;               // version
   CounterFamily process_cpu;                                       // none

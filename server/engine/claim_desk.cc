@@ -17,6 +17,8 @@ constexpr auto kLastRevisit = std::chrono::milliseconds(500);
 constexpr size_t kMaxRanges = 48;
 // After a claim failed (the database is away): its queue rests so long.
 constexpr auto kRest = std::chrono::milliseconds(200);
+// After a claim met rows that somebody else held: so long its queue's claims look for what they pass over.
+constexpr auto kContended = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -423,6 +425,7 @@ void ClaimDesk::Send(Queue& queue, std::shared_ptr<Batch> batch, Actions& action
     }
     queue.revisit = std::move(left);
   }
+  batch->claim.alone = batch->claim.revisit.empty() && queue.contended_until <= timers_.clock().Now();
   queue.in_flight = true;
   actions.push_back([this, id = queue.id, batch] { executor_.Post([this, id, batch] { RunBatch(id, batch); }); });
 }
@@ -462,6 +465,7 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
     for (const Batch::Slice& slice : batch.slices) {
       queue.cursors[slice.priority].Finish(ok, ok ? result->ranges.data() + slice.first : nullptr, slice.count);
     }
+    if (ok && result->contended) queue.contended_until = timers_.clock().Now() + kContended;
     if (ok) {
       if (batch.claim.revisit.empty() && queue.revisit.empty()) queue.revisit_delay = kFirstRevisit;
       if (!result->missed.empty()) {

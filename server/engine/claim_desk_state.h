@@ -47,6 +47,7 @@ struct ClaimDesk::Queue {
   std::list<PollPtr> parked;
   bool in_flight = false;
   Clock::TimePoint rest_until{};
+  Clock::TimePoint contended_until{};  // Somebody else has locked ready rows of it lately.
   struct Missed {
     int64_t id;
     int16_t priority;

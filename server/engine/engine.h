@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/base/metrics.h"
+#include "server/engine/schedule_engine.h"
 #include "server/store/store.h"
 #include "server/store/types.h"
 
@@ -142,10 +143,8 @@ class PollHandle {
   virtual void Cancel() = 0;
 };
 
-class Engine {
+class Engine : public ScheduleEngine {
  public:
-  virtual ~Engine() = default;
-
   // Registers the replica and begins to read events; retries for ever while the database is away (calls then answer
   // UNAVAILABLE). Returns at once.
   virtual void Start() = 0;

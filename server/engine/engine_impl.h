@@ -1,7 +1,7 @@
 // The engine's parts, put together. Layer: engine. Thread-safe.
 //
 // engine_impl.cc: life and look-ups. engine_jobs.cc: Enqueue, Cancel, Claim. engine_tokens.cc: all that names a lease
-// token. replica_loop.cc: the thread that keeps this replica alive and reads events.
+// token. engine_schedules.cc: schedules. replica_loop.cc: the thread that keeps this replica alive and reads events.
 #pragma once
 
 #include <atomic>
@@ -70,6 +70,17 @@ class EngineImpl : public Engine {
   void GetQueue(std::string name, Callback<QueueInfo> done) override;
   void ListQueues(std::string after_name, std::string prefix, int limit,
                   Callback<std::vector<QueueInfo>> done) override;
+
+  void CreateSchedule(std::string name, store::ScheduleSettings settings, bool paused,
+                      Callback<store::Schedule> done) override;
+  void UpdateSchedule(std::string name, store::ScheduleSettings settings, std::set<std::string> fields,
+                      Callback<store::Schedule> done) override;
+  void GetSchedule(std::string name, Callback<store::Schedule> done) override;
+  void ListSchedules(std::string after_name, std::string prefix, int limit,
+                     Callback<std::vector<store::Schedule>> done) override;
+  void DeleteSchedule(std::string name, Callback<bool> done) override;
+  void SetSchedulePaused(std::string name, bool paused, Callback<store::Schedule> done) override;
+  void TriggerSchedule(std::string name, std::string request_id, Callback<store::TriggeredJob> done) override;
 
   void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override;
   void ListReplicas(Callback<std::vector<store::ReplicaRow>> done) override;

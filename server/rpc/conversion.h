@@ -58,6 +58,7 @@ absl::StatusOr<int32_t> PageSizeFrom(int32_t page_size, int32_t fallback);
 v1::JobState ToProto(store::JobState state);
 void ToProto(absl::Time time, google::protobuf::Timestamp* out);
 void ToProto(absl::Duration duration, google::protobuf::Duration* out);
+void ToProto(const store::Backoff& backoff, v1::Backoff* out);
 // `text` if the content type is textual and the bytes are valid UTF-8, else `data`. Moves.
 void ToProto(store::Payload&& payload, v1::Payload* out);
 // Moves. `queue`: its name.

@@ -25,17 +25,17 @@ static_assert(static_cast<int>(store::NoticeType::kLeaseLost) == v1::NOTICE_TYPE
 constexpr int32_t kDefaultMaxAttempts = 20;
 constexpr int32_t kDefaultCrashBudget = 5;
 
-void BackoffToProto(const store::Backoff& backoff, v1::Backoff* out) {
-  ToProto(absl::Microseconds(backoff.initial_us), out->mutable_initial());
-  out->set_multiplier(backoff.multiplier);
-  ToProto(absl::Microseconds(backoff.max_us), out->mutable_max());
-}
-
 // An instant that is "never" stays unset.
 bool IsSet(absl::Time time) { return time != absl::InfiniteFuture() && time != absl::InfinitePast(); }
 bool IsSet(const std::optional<absl::Time>& time) { return time.has_value() && IsSet(*time); }
 
 }  // namespace
+
+void ToProto(const store::Backoff& backoff, v1::Backoff* out) {
+  ToProto(absl::Microseconds(backoff.initial_us), out->mutable_initial());
+  out->set_multiplier(backoff.multiplier);
+  ToProto(absl::Microseconds(backoff.max_us), out->mutable_max());
+}
 
 v1::JobState ToProto(store::JobState state) { return static_cast<v1::JobState>(state); }
 
@@ -106,7 +106,7 @@ void ToProto(store::Job&& job, std::string queue, v1::Job* out) {
     out->mutable_progress()->set_fraction(job.progress->fraction);
     out->mutable_progress()->set_message(std::move(job.progress->message));
   }
-  if (job.backoff) BackoffToProto(*job.backoff, out->mutable_backoff());
+  if (job.backoff) ToProto(*job.backoff, out->mutable_backoff());
 }
 
 void ToProto(store::ClaimedJob&& claimed, std::string queue, v1::ClaimedJob* out) {
@@ -137,7 +137,7 @@ void ToProto(const engine::QueueInfo& info, v1::Queue* out) {
   // What holds for its jobs, whether it was chosen or is the default.
   out->mutable_settings()->set_max_attempts(settings.max_attempts.value_or(kDefaultMaxAttempts));
   out->mutable_settings()->set_crash_budget(settings.crash_budget.value_or(kDefaultCrashBudget));
-  BackoffToProto(settings.backoff.value_or(store::Backoff()), out->mutable_settings()->mutable_backoff());
+  ToProto(settings.backoff.value_or(store::Backoff()), out->mutable_settings()->mutable_backoff());
   out->mutable_settings()->set_description(settings.description);
   out->set_paused(info.queue.paused);
   ToProto(info.queue.created, out->mutable_create_time());

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/store/schedules.h"
 #include "server/store/types.h"
 
 namespace tenure::store {
@@ -51,10 +52,8 @@ struct ResolvedToken {
   std::optional<absl::Time> due;
 };
 
-class Store {
+class Store : public ScheduleStore {
  public:
-  virtual ~Store() = default;
-
   // --- Queues -------------------------------------------------------------------------------------------------------
 
   // The queue's row; made with default settings if `create` and it does not exist. NOT_FOUND / QUEUE_NOT_FOUND

@@ -181,6 +181,9 @@ struct ClaimBatch {
   std::vector<std::string> workers;
   std::vector<ClaimRequestKey> requests;
   int64_t max_bytes = 3 << 20;
+  // Nobody else is expected to hold rows of the stretches: the claim then need not look for what it passed over. Only a
+  // guess: where somebody does, the claim is made once more without it. Not with `revisit`.
+  bool alone = false;
 };
 
 struct ClaimResult {
@@ -194,6 +197,7 @@ struct ClaimResult {
   std::vector<int64_t> missed;             // Ready when read, but not got: look at them again.
   std::vector<int16_t> missed_priorities;  // Of each of those.
   bool paused = false;                     // The queue was paused: nothing was read.
+  bool contended = false;                  // It was not alone.
   std::vector<int32_t> taken_requests;     // Indexes of requests that another claim had already served: replay them.
 };
 

@@ -2,7 +2,7 @@
 // here they are given their parameters and their rows are read. Layer: store/postgres, known to app alone. Thread-safe.
 //
 // The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
-// store_replicas.cc, store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines, retries inside,
+// store_replicas.cc, store_schedules.cc, store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines, retries inside,
 // metrics) is Run in postgres_store.cc.
 #pragma once
 
@@ -96,6 +96,21 @@ class PostgresStore : public Store {
                                                           int dead_letter_days) override;
   absl::StatusOr<int> Prune(const Fence& fence, int limit) override;
   absl::Status FoldStats(const Fence& fence) override;
+
+  absl::StatusOr<Schedule> CreateSchedule(std::string_view name, const ScheduleSettings& settings, int32_t queue,
+                                          bool paused) override;
+  absl::StatusOr<Schedule> UpdateSchedule(std::string_view name, const ScheduleSettings& settings, int32_t queue,
+                                          const std::set<std::string>& fields) override;
+  absl::StatusOr<Schedule> GetSchedule(std::string_view name) override;
+  absl::StatusOr<std::vector<Schedule>> ListSchedules(std::string_view after_name, std::string_view prefix,
+                                                      int limit) override;
+  absl::Status DeleteSchedule(std::string_view name) override;
+  absl::StatusOr<Schedule> SetSchedulePaused(std::string_view name, bool paused) override;
+  absl::StatusOr<TriggeredJob> TriggerSchedule(std::string_view name, std::string_view request_id,
+                                               std::vector<ReadyRange>* ready) override;
+  absl::StatusOr<DueSchedules> ListDueSchedules(int limit, std::span<const int64_t> except) override;
+  absl::StatusOr<FireResult> FireSchedules(const Fence& fence, std::span<const Firing> firings) override;
+  absl::StatusOr<int> PruneScheduleRuns(const Fence& fence, absl::Duration age, int limit) override;
 
   absl::Status RecordWorkers(std::span<const WorkerSeen> workers) override;
   absl::StatusOr<std::vector<WorkerRow>> ListWorkers(std::string_view after, int limit) override;

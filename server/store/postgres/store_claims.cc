@@ -17,6 +17,13 @@ namespace {
 enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2, kPaused = 3, kGranted = 4 };
 
 constexpr std::string_view kUniqueViolation = "23505";
+constexpr std::string_view kLockNotAvailable = "55P03";
+
+bool SameForAll(const std::vector<ClaimSlot>& slots) {
+  return std::all_of(slots.begin(), slots.end(), [&](const ClaimSlot& s) {
+    return s.worker == slots[0].worker && s.lease == slots[0].lease && s.request == slots[0].request;
+  });
+}
 
 // Those of the request ids that an earlier claim has answered under. A second statement looks, so that it sees what the
 // first waited for.
@@ -28,7 +35,10 @@ absl::StatusOr<std::set<std::string>> TakenRequests(Transaction& tx, const std::
   return taken;
 }
 
-Params ClaimParams(const ClaimBatch& batch, const std::vector<ClaimSlot>& slots, const std::vector<int64_t>& secrets) {
+Params ClaimParams(const ClaimBatch& batch, const std::vector<ClaimSlot>& slots, const std::vector<int64_t>& secrets,
+                   bool alone) {
+  const bool uniform = SameForAll(slots);
+  const std::span<const ClaimSlot> each = std::span(slots).first(uniform ? 1 : slots.size());
   Params params;
   params.Add(batch.queue)
       .Add(batch.replica)
@@ -38,14 +48,16 @@ Params ClaimParams(const ClaimBatch& batch, const std::vector<ClaimSlot>& slots,
       .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.rank; })
       .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.id; })
       .AddArray(batch.revisit)
-      .AddArray(slots, [](const ClaimSlot& s) { return s.worker + 1; })
-      .AddArray(slots, [](const ClaimSlot& s) { return absl::ToInt64Microseconds(s.lease); })
+      .AddArray(each, [](const ClaimSlot& s) { return s.worker + 1; })
+      .AddArray(each, [](const ClaimSlot& s) { return absl::ToInt64Microseconds(s.lease); })
       .AddArray(secrets)
       .AddArray(batch.workers)
       .Add(batch.max_bytes)
-      .AddArray(slots, [](const ClaimSlot& s) { return s.request + 1; })
+      .AddArray(each, [](const ClaimSlot& s) { return s.request + 1; })
       .AddArray(batch.requests, [](const ClaimRequestKey& r) { return std::string_view(r.request_id); })
-      .AddArray(batch.requests, [](const ClaimRequestKey& r) { return absl::ToInt64Microseconds(r.keep); });
+      .AddArray(batch.requests, [](const ClaimRequestKey& r) { return absl::ToInt64Microseconds(r.keep); })
+      .Add(alone)
+      .Add(uniform);
   return params;
 }
 
@@ -145,7 +157,7 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
   for (const ClaimRequestKey& request : batch.requests) ids.push_back(request.request_id);
   std::sort(ids.begin(), ids.end());
   // Request ids are new but for the repeats of lost answers, so a claim does not ask first whether they are.
-  auto claim = [&](bool ask) {
+  auto claim = [&](bool ask, bool alone) {
     return Run<Claimed>("claim", [&](Transaction& tx) -> absl::StatusOr<Claimed> {
       Claimed out;
       std::vector<size_t> offered;  // Indexes of batch.slots.
@@ -172,7 +184,7 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
       }
       tx.Queue(sql::kLockQueueShared, Params().Add(batch.queue));
       TENURE_ASSIGN_OR_RETURN(const Result rows,
-                              tx.RunAndCommit(sql::kClaim, ClaimParams(batch, slots, Secrets(slots.size()))));
+                              tx.RunAndCommit(sql::kClaim, ClaimParams(batch, slots, Secrets(slots.size()), alone)));
       ClaimReader reader(rows, batch, slots);
       std::vector<int32_t> taken = std::move(out.result.taken_requests);
       out.result = reader.Read();
@@ -183,9 +195,22 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
       return out;
     });
   };
-  auto claimed = claim(/*ask=*/false);
-  if (SqlStateOf(claimed.status()) == kUniqueViolation) claimed = claim(/*ask=*/true);
+  bool ask = false, alone = batch.alone;
+  auto claimed = claim(ask, alone);
+  // Each of the two can fail the claim once.
+  for (int failed = 0; failed < 2 && !claimed.ok(); ++failed) {
+    const std::string why = SqlStateOf(claimed.status());
+    if (why == kUniqueViolation && !ask) {
+      ask = true;
+    } else if (why == kLockNotAvailable && alone) {
+      alone = false;
+    } else {
+      break;
+    }
+    claimed = claim(ask, alone);
+  }
   if (!claimed.ok()) return claimed.status();
+  claimed->result.contended = batch.alone && !alone;
   std::vector<Job*> jobs;
   for (ClaimedJob& job : claimed->result.jobs) jobs.push_back(&job.job);
   TENURE_RETURN_IF_ERROR(FetchPayloads(jobs, claimed->payload_days));

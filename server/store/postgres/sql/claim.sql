@@ -2,7 +2,9 @@
 -- look at again), locks what nobody else has locked, and leases it.
 -- $1 queue, $2 replica, $3 priorities, $4/$5 after (rank, id), $6/$7 up to (rank, id), $8 ids to look at again, then one array
 -- element per slot: $9 worker (index into $12, from 1), $10 lease in microseconds, $11 secret; $12 worker names, $13 byte budget;
--- $14 request (index into $15, from 1; 0: none) of each slot; $15 request ids, $16 how long each may be repeated, in microseconds.
+-- $14 request (index into $15, from 1; 0: none) of each slot; $15 request ids, $16 how long each may be repeated, in microseconds;
+-- $17 alone: whether to fail with lock_not_available if anybody holds a row in the way, so that nothing can have been passed over and
+-- it need not be looked for; $18 uniform: whether all slots have the one worker, lease and request of the first element.
 -- The slots go to the jobs in the order of their ids. Answers rows of five sorts (row_sort): 0 a leased job; 1 an id that was ready but not got (locked
 -- by another, or over the budget): look at it again; 2 how far a stretch was read (range_no from 1, number of keys, last key);
 -- 3 the queue is paused: nothing was read; 4 which row of tenure.lease_grant (id) holds the leases of which request (kind).
@@ -28,11 +30,24 @@ with locked as materialized (
      from tenure.job j
      where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
        and (j.rank, j.id) > (r.after_rank, r.after_id) and (j.rank, j.id) <= (r.upto_rank, r.upto_id) and (j.state + 0) = 3
-     order by j.rank, j.id limit cardinality($9::int[])
+     order by j.rank, j.id limit cardinality($11::bigint[])
      for update skip locked
    ) j
-   where not (select q.paused from tenure.queue q where q.id = $1))
-  limit cardinality($9::int[])
+   where not $17::boolean and not (select q.paused from tenure.queue q where q.id = $1))
+  union all
+  (select r.range_no, j.*
+   from unnest($3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+        with ordinality as r (priority, after_rank, after_id, upto_rank, upto_id, range_no)
+   cross join lateral (
+     select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
+     from tenure.job j
+     where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+       and (j.rank, j.id) > (r.after_rank, r.after_id) and (j.rank, j.id) <= (r.upto_rank, r.upto_id) and (j.state + 0) = 3
+     order by j.rank, j.id limit cardinality($11::bigint[])
+     for update nowait
+   ) j
+   where $17 and not (select q.paused from tenure.queue q where q.id = $1))
+  limit cardinality($11::bigint[])
 ),
 reach as materialized (
   select distinct on (l.range_no) l.range_no, count(*) over (partition by l.range_no) as keys, l.rank, l.id
@@ -40,7 +55,7 @@ reach as materialized (
 ),
 -- The stretch in which all slots were filled; the ones before it were read to their ends, the ones after it not at all.
 stop as materialized (
-  select max(r.range_no) as range_no from reach r having sum(r.keys) >= cardinality($9::int[])
+  select max(r.range_no) as range_no from reach r having sum(r.keys) >= cardinality($11::bigint[])
 ),
 stretch as materialized (
   select r.priority, r.after_rank, r.after_id, case when r.range_no = s.range_no then e.rank else r.upto_rank end as upto_rank,
@@ -57,7 +72,7 @@ seen as materialized (
   cross join lateral (
     select j.id, j.priority from tenure.job j where j.id = r.id and j.queue_id = $1 and (j.state + 0) = 3 limit 1
   ) j
-  where not (select q.paused from tenure.queue q where q.id = $1)
+  where not $17 and not (select q.paused from tenure.queue q where q.id = $1)
   union all
   select j.id, r.priority from stretch r
   cross join lateral (
@@ -66,7 +81,7 @@ seen as materialized (
       and (j.rank, j.id) > (r.after_rank, r.after_id) and (j.rank, j.id) <= (r.upto_rank, r.upto_id) and (j.state + 0) = 3
     limit 9223372036854775807
   ) j
-  where not (select q.paused from tenure.queue q where q.id = $1)
+  where not $17 and not (select q.paused from tenure.queue q where q.id = $1)
 ),
 pick as materialized (
   select case when (select coalesce(sum(l.payload_size), 0) from locked l where not l.expired) <= $13
@@ -82,9 +97,9 @@ leased as (
   update tenure.job as j
   set state = 4, attempt = j.attempt + 1, token = j.token + 1,
       token_secret = ($11::bigint[])[width_bucket(j.id, (select p.ids from pick p))],
-      worker = ($12::text[])[($9::int[])[width_bucket(j.id, (select p.ids from pick p))]],
-      lease_us = ($10::bigint[])[width_bucket(j.id, (select p.ids from pick p))],
-      lease_until = now() + ($10::bigint[])[width_bucket(j.id, (select p.ids from pick p))] * interval '1 microsecond',
+      worker = ($12::text[])[($9::int[])[case when $18::boolean then 1 else width_bucket(j.id, (select p.ids from pick p)) end]],
+      lease_us = ($10::bigint[])[case when $18 then 1 else width_bucket(j.id, (select p.ids from pick p)) end],
+      lease_until = now() + ($10::bigint[])[case when $18 then 1 else width_bucket(j.id, (select p.ids from pick p)) end] * interval '1 microsecond',
       leased_at = now(), updated_at = now(), started_at = coalesce(j.started_at, now()), progress = null, progress_message = null
   where j.queue_id = $1 and j.id = any ((select p.ids from pick p)::bigint[])
   returning j.id, j.day, j.kind, j.priority, j.tenant, j.attempt, j.failures, j.crashes, j.releases, j.snoozes, j.token,
@@ -96,7 +111,7 @@ granted as (
   insert into tenure.lease_grant as g (replica_id, queue_id, request_id, expires_at, ids, tokens, secrets)
   select $2, $1, ($15::text[])[x.request], now() + coalesce(($16::bigint[])[x.request], 0) * interval '1 microsecond',
          array_agg(x.id), array_agg(x.token), array_agg(x.token_secret)
-  from (select l.id, l.token, l.token_secret, ($14::int[])[width_bucket(l.id, (select p.ids from pick p))] as request from leased l) x
+  from (select l.id, l.token, l.token_secret, ($14::int[])[case when $18 then 1 else width_bucket(l.id, (select p.ids from pick p)) end] as request from leased l) x
   group by x.request
   returning g.id, g.request_id
 ),
@@ -109,7 +124,10 @@ from leased l
 union all
 select 1, null, null, null, null, null, s.id, null, null, s.priority, null, null, null, null, null, null, null, null, null, null, null, null, null,
        null, null, null, null, null, null
-from seen s
+from (select s.id, s.priority from seen s
+      union all
+      select l.id, l.priority from locked l
+      where $17 and (select cardinality(p.ids) from pick p) < (select count(*) from locked f where not f.expired)) s
 where s.id not in (select u.id from unnest((select p.ids from pick p)) as u (id)) and s.id not in (select l.id from locked l where l.expired)
 union all
 select 2, r.range_no, r.keys, r.rank, null, null, r.id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
