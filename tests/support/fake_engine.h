@@ -47,6 +47,13 @@ class FakeEngine : public engine::Engine {
   Hook<std::string, bool, Callback<engine::QueueInfo>> set_paused;
   Hook<std::string, Callback<engine::QueueInfo>> get_queue;
   Hook<std::string, std::string, int, Callback<std::vector<engine::QueueInfo>>> list_queues;
+  Hook<std::string, store::ScheduleSettings, bool, Callback<store::Schedule>> create_schedule;
+  Hook<std::string, store::ScheduleSettings, std::set<std::string>, Callback<store::Schedule>> update_schedule;
+  Hook<std::string, Callback<store::Schedule>> get_schedule;
+  Hook<std::string, std::string, int, Callback<std::vector<store::Schedule>>> list_schedules;
+  Hook<std::string, Callback<bool>> delete_schedule;
+  Hook<std::string, bool, Callback<store::Schedule>> set_schedule_paused;
+  Hook<std::string, std::string, Callback<store::TriggeredJob>> trigger_schedule;
   Hook<std::string, int, Callback<std::vector<store::WorkerRow>>> list_workers;
   Hook<Callback<std::vector<store::ReplicaRow>>> list_replicas;
   Hook<Callback<std::vector<store::BackgroundRow>>> list_background;
@@ -128,6 +135,28 @@ class FakeEngine : public engine::Engine {
   void ListQueues(std::string after_name, std::string prefix, int limit,
                   Callback<std::vector<engine::QueueInfo>> done) override {
     Run(list_queues, done, std::move(after_name), std::move(prefix), limit);
+  }
+  void CreateSchedule(std::string name, store::ScheduleSettings settings, bool paused,
+                      Callback<store::Schedule> done) override {
+    Run(create_schedule, done, std::move(name), std::move(settings), paused);
+  }
+  void UpdateSchedule(std::string name, store::ScheduleSettings settings, std::set<std::string> fields,
+                      Callback<store::Schedule> done) override {
+    Run(update_schedule, done, std::move(name), std::move(settings), std::move(fields));
+  }
+  void GetSchedule(std::string name, Callback<store::Schedule> done) override {
+    Run(get_schedule, done, std::move(name));
+  }
+  void ListSchedules(std::string after_name, std::string prefix, int limit,
+                     Callback<std::vector<store::Schedule>> done) override {
+    Run(list_schedules, done, std::move(after_name), std::move(prefix), limit);
+  }
+  void DeleteSchedule(std::string name, Callback<bool> done) override { Run(delete_schedule, done, std::move(name)); }
+  void SetSchedulePaused(std::string name, bool paused, Callback<store::Schedule> done) override {
+    Run(set_schedule_paused, done, std::move(name), paused);
+  }
+  void TriggerSchedule(std::string name, std::string request_id, Callback<store::TriggeredJob> done) override {
+    Run(trigger_schedule, done, std::move(name), std::move(request_id));
   }
   void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override {
     Run(list_workers, done, std::move(after), limit);

@@ -29,6 +29,31 @@ class UnimplementedStore : public store::Store {
     return Unimplemented();
   }
   absl::StatusOr<std::vector<store::Queue>> LoadQueues(std::span<const int32_t>) override { return Unimplemented(); }
+  absl::StatusOr<store::Schedule> CreateSchedule(std::string_view, const store::ScheduleSettings&, int32_t,
+                                                 bool) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Schedule> UpdateSchedule(std::string_view, const store::ScheduleSettings&, int32_t,
+                                                 const std::set<std::string>&) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Schedule> GetSchedule(std::string_view) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::Schedule>> ListSchedules(std::string_view, std::string_view, int) override {
+    return Unimplemented();
+  }
+  absl::Status DeleteSchedule(std::string_view) override { return Unimplemented(); }
+  absl::StatusOr<store::Schedule> SetSchedulePaused(std::string_view, bool) override { return Unimplemented(); }
+  absl::StatusOr<store::TriggeredJob> TriggerSchedule(std::string_view, std::string_view,
+                                                      std::vector<store::ReadyRange>*) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::DueSchedules> ListDueSchedules(int, std::span<const int64_t>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::FireResult> FireSchedules(const store::Fence&, std::span<const store::Firing>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<int> PruneScheduleRuns(const store::Fence&, absl::Duration, int) override { return Unimplemented(); }
   absl::StatusOr<store::EnqueueResult> Enqueue(int32_t, std::span<const store::NewJob>) override {
     return Unimplemented();
   }

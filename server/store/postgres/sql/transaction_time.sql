@@ -1,0 +1,2 @@
+-- The time that now() means in this transaction.
+select now() as now;
