@@ -64,7 +64,7 @@ void ReadyCursor::Finish(bool ok, const store::ClaimResult::RangeRead* read, siz
       if (read[i].exhausted) continue;
       Range side = sides_[i];
       if (read[i].last) side.low = {read[i].last->rank, read[i].last->id + 1};
-      left.push_back(side);
+      if (side.low <= side.high) left.push_back(side);
     }
     left.insert(left.end(), sides_.begin() + static_cast<std::ptrdiff_t>(planned_sides_), sides_.end());
     sides_ = std::move(left);

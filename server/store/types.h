@@ -163,7 +163,7 @@ struct ClaimSlot {
 struct ClaimRange {
   int16_t priority = 0;
   Key after;  // Exclusive.
-  Key upto;   // Inclusive.
+  Key upto;   // Inclusive; where the ranks differ, the whole last rank may be read.
 };
 
 struct ClaimRequestKey {

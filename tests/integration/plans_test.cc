@@ -312,6 +312,35 @@ TEST_F(PlansTest, HoldOnTablesThatWereAnalysedEmpty) { Check(Tables::kAnalysedEm
 TEST_F(PlansTest, HoldOnFullTables) { Check(Tables::kFull); }
 TEST_F(PlansTest, HoldOnFullTablesThatLookedEmpty) { Check(Tables::kFullThatLookedEmpty); }
 
+// A stretch behind the cursor is read to its end, not to the end of the queue. Pages, not time: what else runs on the
+// machine does not count.
+TEST_F(PlansTest, AClaimReadsItsStretchAndNotTheBacklogBehindIt) {
+  Prepare(Tables::kFull);
+  for (const char* alone : {"true", "false"}) {
+    auto connection = Connection::Open(database_.url(), "plans", absl::Seconds(5));
+    ASSERT_TRUE(connection.ok()) << connection.status();
+    Transaction tx(**connection, {absl::Seconds(60)});
+    std::string text;
+    for (const sql::NamedSql& statement : sql::kAll) {
+      if (statement.file == "claim.sql") text = std::string(statement.text);
+    }
+    ASSERT_TRUE(tx.Run(absl::StrCat("prepare s as ", text), Params()).ok());
+    // Ten keys, of which most are of this queue, with room for 300 jobs; and what a contended main cursor read last.
+    auto plan =
+        tx.Run(absl::StrCat("explain (analyze, buffers, format json) execute s(1, 1, '{0,0}', '{0,0}', '{1000,90000}', "
+                            "'{0,0}', '{1010,90010}', '{}', '{1}', '{30000000}', ",
+                            Array("7"), ", '{w}', 1000000, '{0}', '{}', '{}', ", alone, ", true)"),
+               Params());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const nlohmann::json root = nlohmann::json::parse(plan->Text(0, 0), nullptr, false);
+    ASSERT_TRUE(root.is_array()) << plan->Text(0, 0);
+    const nlohmann::json& node = root[0]["Plan"];
+    EXPECT_EQ(node["Actual Rows"].get<int>(), 18 + 2 + 1) << "jobs, stretches and the grant";
+    EXPECT_LT(node["Shared Hit Blocks"].get<int>() + node["Shared Read Blocks"].get<int>(), 1'000)
+        << "alone: " << alone;
+  }
+}
+
 // A batch of 1,000 takes about ten times as long as one of 100: looking up each row's place among the others must not
 // make it a hundred times. What counts is the processor time of the sessions, and the best of several rounds, so that
 // what else runs on the machine does not.

@@ -10,6 +10,8 @@
 -- 3 the queue is paused: nothing was read; 4 which row of tenure.lease_grant (id) holds the leases of which request (kind).
 -- `more`: claim_details.sql has what is not answered here. unique_violation: a request id has been used.
 -- The rank of a ready job never changes, so the last key that was locked is the last that was read.
+-- An index scan does not end at (rank, id) <= (a, b) while the rank is the same: it would read to the end of the queue. So a stretch within
+-- one rank (what an event tells, mostly) is read by its ids, and another to the end of its last rank, which may be more than was asked for.
 -- width_bucket finds a row's slot by binary search over the sorted ids: a join would let the planner scan the table when its
 -- statistics are stale.
 with locked as materialized (
@@ -26,12 +28,25 @@ with locked as materialized (
    from unnest($3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
         with ordinality as r (priority, after_rank, after_id, upto_rank, upto_id, range_no)
    cross join lateral (
-     select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
-     from tenure.job j
-     where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
-       and (j.rank, j.id) > (r.after_rank, r.after_id) and (j.rank, j.id) <= (r.upto_rank, r.upto_id) and (j.state + 0) = 3
-     order by j.rank, j.id limit cardinality($11::bigint[])
-     for update skip locked
+     select c.* from (
+       select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
+       from tenure.job j
+       where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+         and j.rank = r.upto_rank and j.id > r.after_id and j.id <= r.upto_id and (j.state + 0) = 3
+       order by j.rank, j.id limit cardinality($11::bigint[])
+       for update skip locked
+     ) c
+     where r.after_rank = r.upto_rank
+     union all
+     select o.* from (
+       select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
+       from tenure.job j
+       where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+         and (j.rank, j.id) > (r.after_rank, r.after_id) and j.rank <= r.upto_rank and (j.state + 0) = 3
+       order by j.rank, j.id limit cardinality($11::bigint[])
+       for update skip locked
+     ) o
+     where r.after_rank <> r.upto_rank
    ) j
    where not $17::boolean and not (select q.paused from tenure.queue q where q.id = $1))
   union all
@@ -39,12 +54,25 @@ with locked as materialized (
    from unnest($3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
         with ordinality as r (priority, after_rank, after_id, upto_rank, upto_id, range_no)
    cross join lateral (
-     select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
-     from tenure.job j
-     where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
-       and (j.rank, j.id) > (r.after_rank, r.after_id) and (j.rank, j.id) <= (r.upto_rank, r.upto_id) and (j.state + 0) = 3
-     order by j.rank, j.id limit cardinality($11::bigint[])
-     for update nowait
+     select c.* from (
+       select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
+       from tenure.job j
+       where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+         and j.rank = r.upto_rank and j.id > r.after_id and j.id <= r.upto_id and (j.state + 0) = 3
+       order by j.rank, j.id limit cardinality($11::bigint[])
+       for update nowait
+     ) c
+     where r.after_rank = r.upto_rank
+     union all
+     select o.* from (
+       select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
+       from tenure.job j
+       where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+         and (j.rank, j.id) > (r.after_rank, r.after_id) and j.rank <= r.upto_rank and (j.state + 0) = 3
+       order by j.rank, j.id limit cardinality($11::bigint[])
+       for update nowait
+     ) o
+     where r.after_rank <> r.upto_rank
    ) j
    where $17 and not (select q.paused from tenure.queue q where q.id = $1))
   limit cardinality($11::bigint[])
@@ -76,10 +104,33 @@ seen as materialized (
   union all
   select j.id, r.priority from stretch r
   cross join lateral (
-    select j.id from tenure.job j
-    where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
-      and (j.rank, j.id) > (r.after_rank, r.after_id) and (j.rank, j.id) <= (r.upto_rank, r.upto_id) and (j.state + 0) = 3
-    limit 9223372036854775807
+    select c.* from (
+      select j.id from tenure.job j
+      where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+        and j.rank = r.after_rank and j.id > r.after_id and j.id <= r.upto_id and (j.state + 0) = 3
+      limit 9223372036854775807) c
+    where r.after_rank = r.upto_rank
+    union all
+    select f.* from (
+      select j.id from tenure.job j
+      where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+        and j.rank = r.after_rank and j.id > r.after_id and (j.state + 0) = 3
+      limit 9223372036854775807) f
+    where r.after_rank < r.upto_rank
+    union all
+    select m.* from (
+      select j.id from tenure.job j
+      where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+        and j.rank > r.after_rank and j.rank < r.upto_rank and (j.state + 0) = 3
+      limit 9223372036854775807) m
+    where r.after_rank < r.upto_rank
+    union all
+    select l.* from (
+      select j.id from tenure.job j
+      where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
+        and j.rank = r.upto_rank and j.id <= r.upto_id and (j.state + 0) = 3
+      limit 9223372036854775807) l
+    where r.after_rank < r.upto_rank
   ) j
   where not $17 and not (select q.paused from tenure.queue q where q.id = $1)
 ),
