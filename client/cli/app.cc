@@ -59,6 +59,7 @@ std::unique_ptr<CLI::App> MakeCommandTree(Context& context) {
       "Durations are written 500ms, 2s, 1m30s, 1h, 7d. tenurectl COMMAND --help tells more.");
   AddQueueCommands(*root, context);
   AddJobCommands(*root, context);
+  AddScheduleCommands(*root, context);
   AddLeaseCommands(*root, context);
   AddWorkCommand(*root, context);
   AddAdminCommands(*root, context);

@@ -13,6 +13,7 @@
 #include "tenure/v1/admin_service.grpc.pb.h"
 #include "tenure/v1/job_service.grpc.pb.h"
 #include "tenure/v1/queue_service.grpc.pb.h"
+#include "tenure/v1/schedule_service.grpc.pb.h"
 #include "tenure/v1/worker_service.grpc.pb.h"
 
 namespace tenure::cli {
@@ -54,6 +55,7 @@ struct Connection::Impl {
         jobs(v1::JobService::NewStub(channel)),
         workers(v1::WorkerService::NewStub(channel)),
         queues(v1::QueueService::NewStub(channel)),
+        schedules(v1::ScheduleService::NewStub(channel)),
         admin(v1::AdminService::NewStub(channel)) {}
 
   absl::Status Convert(const grpc::Status& status, absl::Duration deadline) const {
@@ -102,6 +104,7 @@ struct Connection::Impl {
   const std::unique_ptr<v1::JobService::Stub> jobs;
   const std::unique_ptr<v1::WorkerService::Stub> workers;
   const std::unique_ptr<v1::QueueService::Stub> queues;
+  const std::unique_ptr<v1::ScheduleService::Stub> schedules;
   const std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
@@ -183,6 +186,39 @@ absl::StatusOr<v1::PauseQueueResponse> Connection::PauseQueue(const v1::PauseQue
 
 absl::StatusOr<v1::ResumeQueueResponse> Connection::ResumeQueue(const v1::ResumeQueueRequest& request) {
   return impl_->Call(*impl_->queues, &v1::QueueService::Stub::ResumeQueue, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::CreateScheduleResponse> Connection::CreateSchedule(const v1::CreateScheduleRequest& request) {
+  return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::CreateSchedule, request, Repeat::kOnce);
+}
+
+absl::StatusOr<v1::UpdateScheduleResponse> Connection::UpdateSchedule(const v1::UpdateScheduleRequest& request) {
+  return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::UpdateSchedule, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::GetScheduleResponse> Connection::GetSchedule(const v1::GetScheduleRequest& request) {
+  return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::GetSchedule, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListSchedulesResponse> Connection::ListSchedules(const v1::ListSchedulesRequest& request) {
+  return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::ListSchedules, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::DeleteScheduleResponse> Connection::DeleteSchedule(const v1::DeleteScheduleRequest& request) {
+  return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::DeleteSchedule, request, Repeat::kOnce);
+}
+
+absl::StatusOr<v1::PauseScheduleResponse> Connection::PauseSchedule(const v1::PauseScheduleRequest& request) {
+  return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::PauseSchedule, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ResumeScheduleResponse> Connection::ResumeSchedule(const v1::ResumeScheduleRequest& request) {
+  return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::ResumeSchedule, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::TriggerScheduleResponse> Connection::TriggerSchedule(const v1::TriggerScheduleRequest& request) {
+  return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::TriggerSchedule, request,
+                     request.request_id().empty() ? Repeat::kOnce : Repeat::kSafe);
 }
 
 absl::StatusOr<v1::GetServerInfoResponse> Connection::GetServerInfo(const v1::GetServerInfoRequest& request) {

@@ -18,6 +18,7 @@
 #include "tenure/v1/admin_service.pb.h"
 #include "tenure/v1/job_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
+#include "tenure/v1/schedule_service.pb.h"
 #include "tenure/v1/worker_service.pb.h"
 
 namespace tenure::cli {
@@ -57,6 +58,18 @@ class Connection {
   absl::StatusOr<v1::ListQueuesResponse> ListQueues(const v1::ListQueuesRequest& request);     // Safe.
   absl::StatusOr<v1::PauseQueueResponse> PauseQueue(const v1::PauseQueueRequest& request);     // Safe.
   absl::StatusOr<v1::ResumeQueueResponse> ResumeQueue(const v1::ResumeQueueRequest& request);  // Safe.
+
+  // Once: a repeat would answer SCHEDULE_EXISTS.
+  absl::StatusOr<v1::CreateScheduleResponse> CreateSchedule(const v1::CreateScheduleRequest& request);
+  absl::StatusOr<v1::UpdateScheduleResponse> UpdateSchedule(const v1::UpdateScheduleRequest& request);  // Safe.
+  absl::StatusOr<v1::GetScheduleResponse> GetSchedule(const v1::GetScheduleRequest& request);           // Safe.
+  absl::StatusOr<v1::ListSchedulesResponse> ListSchedules(const v1::ListSchedulesRequest& request);     // Safe.
+  // Once: a repeat would answer SCHEDULE_NOT_FOUND.
+  absl::StatusOr<v1::DeleteScheduleResponse> DeleteSchedule(const v1::DeleteScheduleRequest& request);
+  absl::StatusOr<v1::PauseScheduleResponse> PauseSchedule(const v1::PauseScheduleRequest& request);     // Safe.
+  absl::StatusOr<v1::ResumeScheduleResponse> ResumeSchedule(const v1::ResumeScheduleRequest& request);  // Safe.
+  // Safe with a request_id, else once.
+  absl::StatusOr<v1::TriggerScheduleResponse> TriggerSchedule(const v1::TriggerScheduleRequest& request);
 
   absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const v1::GetServerInfoRequest& request);  // Safe.
   absl::StatusOr<v1::ListServersResponse> ListServers(const v1::ListServersRequest& request);        // Safe.

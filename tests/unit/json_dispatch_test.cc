@@ -19,6 +19,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/method_table.h"
 #include "server/rpc/queue_service.h"
+#include "server/rpc/schedule_service.h"
 #include "server/rpc/worker_service.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/manual_clock.h"
@@ -38,6 +39,7 @@ class JsonDispatch : public ::testing::Test {
     jobs_.Register(methods_);
     workers_.Register(methods_);
     queues_.Register(methods_);
+    schedules_.Register(methods_);
     admin_.Register(methods_);
   }
 
@@ -71,13 +73,14 @@ class JsonDispatch : public ::testing::Test {
   JobService jobs_{engine_, Limits{.max_payload_bytes = 1000}};
   WorkerService workers_{engine_, Limits()};
   QueueService queues_{engine_};
+  ScheduleService schedules_{engine_, Limits{.max_payload_bytes = 1000}};
   AdminService admin_{engine_};
   JsonDispatcher dispatcher_{methods_};
 };
 
 TEST_F(JsonDispatch, EveryUnaryMethodOfEveryServiceIsServed) {
   int methods = 0;
-  for (const char* name : {"JobService", "WorkerService", "QueueService", "AdminService"}) {
+  for (const char* name : {"JobService", "WorkerService", "QueueService", "ScheduleService", "AdminService"}) {
     const auto* service =
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(absl::StrCat("tenure.v1.", name));
     ASSERT_NE(service, nullptr) << name;

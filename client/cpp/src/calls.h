@@ -11,6 +11,7 @@
 #include "tenure/v1/admin_service.pb.h"
 #include "tenure/v1/job_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
+#include "tenure/v1/schedule_service.pb.h"
 #include "tenure/v1/worker_service.pb.h"
 
 namespace tenure::client::internal {
@@ -18,28 +19,36 @@ namespace tenure::client::internal {
 class Connection;
 
 // Service, stub of Endpoint, method.
-#define TENURE_CLIENT_RPCS(X)             \
-  X(JobService, jobs, Enqueue)            \
-  X(JobService, jobs, Get)                \
-  X(JobService, jobs, List)               \
-  X(JobService, jobs, Cancel)             \
-  X(JobService, jobs, Retry)              \
-  X(QueueService, queues, CreateQueue)    \
-  X(QueueService, queues, UpdateQueue)    \
-  X(QueueService, queues, GetQueue)       \
-  X(QueueService, queues, ListQueues)     \
-  X(QueueService, queues, PauseQueue)     \
-  X(QueueService, queues, ResumeQueue)    \
-  X(WorkerService, workers, Claim)        \
-  X(WorkerService, workers, Extend)       \
-  X(WorkerService, workers, Complete)     \
-  X(WorkerService, workers, Fail)         \
-  X(WorkerService, workers, Release)      \
-  X(WorkerService, workers, Snooze)       \
-  X(WorkerService, workers, AwaitNotices) \
-  X(WorkerService, workers, ListWorkers)  \
-  X(AdminService, admin, GetServerInfo)   \
-  X(AdminService, admin, ListServers)     \
+#define TENURE_CLIENT_RPCS(X)                    \
+  X(JobService, jobs, Enqueue)                   \
+  X(JobService, jobs, Get)                       \
+  X(JobService, jobs, List)                      \
+  X(JobService, jobs, Cancel)                    \
+  X(JobService, jobs, Retry)                     \
+  X(QueueService, queues, CreateQueue)           \
+  X(QueueService, queues, UpdateQueue)           \
+  X(QueueService, queues, GetQueue)              \
+  X(QueueService, queues, ListQueues)            \
+  X(QueueService, queues, PauseQueue)            \
+  X(QueueService, queues, ResumeQueue)           \
+  X(ScheduleService, schedules, CreateSchedule)  \
+  X(ScheduleService, schedules, UpdateSchedule)  \
+  X(ScheduleService, schedules, GetSchedule)     \
+  X(ScheduleService, schedules, ListSchedules)   \
+  X(ScheduleService, schedules, DeleteSchedule)  \
+  X(ScheduleService, schedules, PauseSchedule)   \
+  X(ScheduleService, schedules, ResumeSchedule)  \
+  X(ScheduleService, schedules, TriggerSchedule) \
+  X(WorkerService, workers, Claim)               \
+  X(WorkerService, workers, Extend)              \
+  X(WorkerService, workers, Complete)            \
+  X(WorkerService, workers, Fail)                \
+  X(WorkerService, workers, Release)             \
+  X(WorkerService, workers, Snooze)              \
+  X(WorkerService, workers, AwaitNotices)        \
+  X(WorkerService, workers, ListWorkers)         \
+  X(AdminService, admin, GetServerInfo)          \
+  X(AdminService, admin, ListServers)            \
   X(AdminService, admin, ListBackgroundWorkers)
 
 // How a blocking call is bounded.

@@ -16,6 +16,7 @@
 #include "tenure/v1/admin_service.grpc.pb.h"
 #include "tenure/v1/job_service.grpc.pb.h"
 #include "tenure/v1/queue_service.grpc.pb.h"
+#include "tenure/v1/schedule_service.grpc.pb.h"
 #include "tenure/v1/worker_service.grpc.pb.h"
 
 namespace tenure::client::internal {
@@ -26,6 +27,7 @@ struct Endpoint {
   const std::shared_ptr<grpc::ChannelInterface> channel;
   v1::JobService::Stub jobs;
   v1::QueueService::Stub queues;
+  v1::ScheduleService::Stub schedules;
   v1::WorkerService::Stub workers;
   v1::AdminService::Stub admin;
   std::atomic<SteadyTime::rep> avoid_until{0};

@@ -20,21 +20,6 @@ void ToProto(const Backoff& from, v1::Backoff* to) {
   internal::ToProto(from.max, to->mutable_max());
 }
 
-Backoff TakeBackoff(const v1::Backoff& from) {
-  Backoff to;
-  if (from.has_initial()) to.initial = FromProto(from.initial());
-  if (from.multiplier() > 0) to.multiplier = from.multiplier();
-  if (from.has_max()) to.max = FromProto(from.max());
-  return to;
-}
-
-Payload TakePayload(v1::Payload& from) {
-  Payload to;
-  to.content_type = std::move(*from.mutable_content_type());
-  to.data = from.has_text() ? std::move(*from.mutable_text()) : std::move(*from.mutable_data());
-  return to;
-}
-
 template <typename Message>
 std::optional<Time> OptionalTime(const Message& from, bool set) {
   return set ? std::optional<Time>(FromProto(from)) : std::nullopt;
@@ -215,6 +200,42 @@ absl::Status ToProto(const JobFilter& from, v1::ListRequest* to) {
   if (from.due_before) ToProto(*from.due_before, to->mutable_due_before());
   to->set_include_payloads(from.include_payloads);
   return absl::OkStatus();
+}
+
+Backoff TakeBackoff(const v1::Backoff& from) {
+  Backoff to;
+  if (from.has_initial()) to.initial = FromProto(from.initial());
+  if (from.multiplier() > 0) to.multiplier = from.multiplier();
+  if (from.has_max()) to.max = FromProto(from.max());
+  return to;
+}
+
+Payload TakePayload(v1::Payload& from) {
+  Payload to;
+  to.content_type = std::move(*from.mutable_content_type());
+  to.data = from.has_text() ? std::move(*from.mutable_text()) : std::move(*from.mutable_data());
+  return to;
+}
+
+JobSpec TakeJobSpec(v1::JobSpec& from) {
+  JobSpec to;
+  to.queue = std::move(*from.mutable_queue());
+  to.kind = std::move(*from.mutable_kind());
+  if (from.has_payload()) to.payload = TakePayload(*from.mutable_payload());
+  for (auto& [key, value] : *from.mutable_headers()) to.headers.emplace(key, std::move(value));
+  to.priority = from.priority();
+  to.tenant = std::move(*from.mutable_tenant());
+  to.due_time = OptionalTime(from.due_time(), from.has_due_time());
+  if (from.has_delay()) to.delay = FromProto(from.delay());
+  to.expire_time = OptionalTime(from.expire_time(), from.has_expire_time());
+  if (from.has_ttl()) to.ttl = FromProto(from.ttl());
+  if (from.max_attempts() > 0) to.max_attempts = from.max_attempts();
+  if (from.crash_budget() > 0) to.crash_budget = from.crash_budget();
+  if (from.has_backoff()) to.backoff = TakeBackoff(from.backoff());
+  to.idempotency_key = std::move(*from.mutable_idempotency_key());
+  if (from.has_idempotency_retention()) to.idempotency_retention = FromProto(from.idempotency_retention());
+  to.effect_key = std::move(*from.mutable_effect_key());
+  return to;
 }
 
 Job TakeJob(v1::Job& from) {

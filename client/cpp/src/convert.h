@@ -39,6 +39,9 @@ absl::Status ToProto(const JobFilter& from, v1::ListRequest* to);
 absl::Status CheckText(std::string_view field, std::string_view text);
 
 // These take the contents of what they read.
+Payload TakePayload(v1::Payload& from);
+Backoff TakeBackoff(const v1::Backoff& from);
+JobSpec TakeJobSpec(v1::JobSpec& from);
 Job TakeJob(v1::Job& from);
 ClaimedJob TakeClaimed(v1::ClaimedJob& from, SteadyTime sent);
 Settled TakeSettled(v1::SettleResult& from);

@@ -11,7 +11,7 @@
 namespace tenure::client::internal {
 namespace {
 
-constexpr std::array<RpcVerdict, 22> kVerdicts = {{
+constexpr std::array<RpcVerdict, 30> kVerdicts = {{
     {"tenure.v1.JobService.Enqueue", Verdict::kOnlyWithKey, "without a key the job would be made twice"},
     {"tenure.v1.JobService.Get", Verdict::kIdempotent, "reads"},
     {"tenure.v1.JobService.List", Verdict::kIdempotent, "reads"},
@@ -24,6 +24,17 @@ constexpr std::array<RpcVerdict, 22> kVerdicts = {{
     {"tenure.v1.QueueService.ListQueues", Verdict::kIdempotent, "reads"},
     {"tenure.v1.QueueService.PauseQueue", Verdict::kIdempotent, "sets the same state"},
     {"tenure.v1.QueueService.ResumeQueue", Verdict::kIdempotent, "sets the same state"},
+    {"tenure.v1.ScheduleService.CreateSchedule", Verdict::kNever,
+     "a repeat would answer SCHEDULE_EXISTS for the caller's own schedule"},
+    {"tenure.v1.ScheduleService.UpdateSchedule", Verdict::kIdempotent, "sets the same values"},
+    {"tenure.v1.ScheduleService.GetSchedule", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.ScheduleService.ListSchedules", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.ScheduleService.DeleteSchedule", Verdict::kNever,
+     "a repeat would answer SCHEDULE_NOT_FOUND for what the caller deleted"},
+    {"tenure.v1.ScheduleService.PauseSchedule", Verdict::kIdempotent, "sets the same state"},
+    {"tenure.v1.ScheduleService.ResumeSchedule", Verdict::kIdempotent, "sets the same state"},
+    {"tenure.v1.ScheduleService.TriggerSchedule", Verdict::kOnlyWithKey,
+     "without a request id a second job would be made"},
     {"tenure.v1.WorkerService.Claim", Verdict::kOnlyWithKey,
      "without a request id the jobs of the lost reply wait for their lease"},
     {"tenure.v1.WorkerService.Extend", Verdict::kIdempotent, "never moves the end of a lease to earlier"},

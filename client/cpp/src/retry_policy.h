@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "tenure/client.h"
 #include "tenure/v1/job_service.pb.h"
+#include "tenure/v1/schedule_service.pb.h"
 #include "tenure/v1/worker_service.pb.h"
 
 namespace tenure::client::internal {
@@ -38,6 +39,7 @@ bool HasKey(const Request&) {
 bool HasKey(const v1::EnqueueRequest& request);
 inline bool HasKey(const v1::RetryRequest& request) { return !request.request_id().empty(); }
 inline bool HasKey(const v1::ClaimRequest& request) { return !request.request_id().empty(); }
+inline bool HasKey(const v1::TriggerScheduleRequest& request) { return !request.request_id().empty(); }
 
 // True for a failure that may go away by itself: UNAVAILABLE, ABORTED, a shed call, DEADLINE_EXCEEDED of one attempt,
 // and RESOURCE_EXHAUSTED that carries a RetryInfo or a reason of the daemon (without one it is the transport: a message

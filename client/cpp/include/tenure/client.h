@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "tenure/errors.h"
 #include "tenure/lease.h"
+#include "tenure/schedule.h"
 #include "tenure/types.h"
 
 namespace grpc {
@@ -144,6 +145,29 @@ class Client {
                                        std::string_view page_token = {}, const CallOptions& options = {});
   absl::StatusOr<Queue> PauseQueue(std::string_view name, const CallOptions& options = {});
   absl::StatusOr<Queue> ResumeQueue(std::string_view name, const CallOptions& options = {});
+
+  // ---- Schedules: jobs made again and again ----
+
+  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS / SCHEDULE_EXISTS. Repeated: no, as CreateQueue.
+  absl::StatusOr<Schedule> CreateSchedule(std::string_view name, const ScheduleSpec& spec, bool paused = false,
+                                          const CallOptions& options = {});
+  // Changes what is set; fields named in `reset` ("time_zone", "overlap_policy", "catch_up", "description") go back to
+  // their defaults. A new cron, interval or time zone begins now; otherwise the next slot stays. Repeated: yes. Errors,
+  // here and below: INVALID_ARGUMENT, NOT_FOUND / SCHEDULE_NOT_FOUND.
+  absl::StatusOr<Schedule> UpdateSchedule(std::string_view name, const ScheduleChange& change,
+                                          const std::vector<std::string>& reset = {}, const CallOptions& options = {});
+  // Repeated: yes, all four.
+  absl::StatusOr<Schedule> GetSchedule(std::string_view name, const CallOptions& options = {});
+  absl::StatusOr<SchedulePage> ListSchedules(std::string_view name_prefix = {}, int page_size = 0,
+                                             std::string_view page_token = {}, const CallOptions& options = {});
+  absl::StatusOr<Schedule> PauseSchedule(std::string_view name, const CallOptions& options = {});
+  absl::StatusOr<Schedule> ResumeSchedule(std::string_view name, const CallOptions& options = {});
+  // Jobs that it made stay. Repeated: no (a repeat after a lost reply would answer SCHEDULE_NOT_FOUND).
+  absl::Status DeleteSchedule(std::string_view name, const CallOptions& options = {});
+  // Makes a job now, apart from the slots, and answers its id. Repeated: yes (the client sends a request id; yours if
+  // not empty).
+  absl::StatusOr<std::string> TriggerSchedule(std::string_view name, std::string_view request_id = {},
+                                              const CallOptions& options = {});
 
   // ---- Workers: the primitives that WorkerPool is made of ----
 
