@@ -140,6 +140,14 @@ class ScrapedEngine : public engine::Engine {
                                                                     engine::Deadline,
                                                                     engine::Callback<engine::NoticesAnswer>))
   TENURE_NOT_ASKED(void Undeliverable(engine::ClaimAnswer))
+  TENURE_NOT_ASKED(void CreateSchedule(std::string, store::ScheduleSettings, bool, engine::Callback<store::Schedule>))
+  TENURE_NOT_ASKED(void UpdateSchedule(std::string, store::ScheduleSettings, std::set<std::string>,
+                                       engine::Callback<store::Schedule>))
+  TENURE_NOT_ASKED(void GetSchedule(std::string, engine::Callback<store::Schedule>))
+  TENURE_NOT_ASKED(void ListSchedules(std::string, std::string, int, engine::Callback<std::vector<store::Schedule>>))
+  TENURE_NOT_ASKED(void DeleteSchedule(std::string, engine::Callback<bool>))
+  TENURE_NOT_ASKED(void SetSchedulePaused(std::string, bool, engine::Callback<store::Schedule>))
+  TENURE_NOT_ASKED(void TriggerSchedule(std::string, std::string, engine::Callback<store::TriggeredJob>))
   TENURE_NOT_ASKED(void CreateQueue(std::string, store::QueueSettings, bool, engine::Callback<engine::QueueInfo>))
   TENURE_NOT_ASKED(void UpdateQueue(std::string, store::QueueSettings, std::set<std::string>,
                                     engine::Callback<engine::QueueInfo>))

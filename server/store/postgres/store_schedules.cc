@@ -1,5 +1,6 @@
 // PostgresStore: schedules, and what the scheduler does with them.
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
@@ -307,6 +308,7 @@ absl::StatusOr<FireResult> PostgresStore::FireSchedules(const Fence& fence, std:
     if (rows.rows() == 0)
       return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
     std::optional<JobId> previous;
+    std::map<std::pair<int32_t, int16_t>, ReadyRange> ready;
     for (int row = 0; row < rows.rows(); ++row) {
       if (rows.Int(row, 0) == 1) {
         std::erase(result.busy, rows.Int(row, 1));
@@ -317,7 +319,13 @@ absl::StatusOr<FireResult> PostgresStore::FireSchedules(const Fence& fence, std:
         }
       } else if (rows.Int(row, 0) == 2) {
         const Key at{0, rows.Int(row, 2)};
-        result.ready.push_back({rows.Int32(row, 4), static_cast<int16_t>(rows.Int(row, 5)), at, at, 1});
+        const int32_t of_queue = rows.Int32(row, 4);
+        const int16_t priority = static_cast<int16_t>(rows.Int(row, 5));
+        ReadyRange& range =
+            ready.try_emplace({of_queue, priority}, ReadyRange{of_queue, priority, at, at, 0}).first->second;
+        range.low = std::min(range.low, at);
+        range.high = std::max(range.high, at);
+        ++range.count;
         late.push_back(rows.Double(row, 6));
         ++result.jobs;
       }
@@ -342,6 +350,7 @@ absl::StatusOr<FireResult> PostgresStore::FireSchedules(const Fence& fence, std:
         }
       }
     }
+    for (const auto& [unused, range] : ready) result.ready.push_back(range);
     TENURE_RETURN_IF_ERROR(tx.Commit());
     return result;
   });
