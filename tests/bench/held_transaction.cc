@@ -133,11 +133,12 @@ absl::StatusOr<Figures> TenureHeld(RunContext& run, HeldKind kind) {
     if (absl::Status kept = leases->Complete(); !kept.ok()) return kept;
     leases.reset();
   }
-  figures->note = absl::StrFormat(
-      "%d slots, prefetch %d; %s; %d leases held and extended beside it%s", run.options.slots, run.options.prefetch,
-      run.options.steady_rate > 0 ? absl::StrFormat("%.0f jobs/s", run.options.steady_rate)
-                                  : "as many jobs as go through",
-      run.options.held_leases, replica ? "; a second replica from the middle of the hold on" : "");
+  figures->note =
+      absl::StrFormat("%d slots, prefetch %s; %s; %d leases held and extended beside it%s", run.options.slots,
+                      run.options.prefetch_text(),
+                      run.options.steady_rate > 0 ? absl::StrFormat("%.0f jobs/s", run.options.steady_rate)
+                                                  : "as many jobs as go through",
+                      run.options.held_leases, replica ? "; a second replica from the middle of the hold on" : "");
   replica.reset();
   if (absl::Status finished = (*site)->Finish(jobs); !finished.ok()) return finished;
   return figures;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,8 @@ struct RunOptions {
   std::string tenured;                    // The program.
   std::vector<std::string> tenured_args;  // After `serve` and what the benchmark needs itself.
   int slots = 8;                          // Of a worker pool.
-  int prefetch = 2000;
+  std::optional<int> prefetch;            // Default: the pool's own choice.
+  std::string prefetch_text() const { return prefetch ? std::to_string(*prefetch) : "automatic"; }
   int pools = 1;
   int raw_connections = 1;
   double steady_rate = 0;      // held-transaction, jobs a second; 0: as many as go through.

@@ -111,8 +111,8 @@ absl::StatusOr<Figures> DrainQueues(RunContext& run, size_t queues) {
   run.progress.Wait("idle", run.sizes().idle_seconds);
   if (absl::Status over = idle.End(); !over.ok()) return over;
   idle.ReportLoad(figures);
-  figures.note = absl::StrFormat("%d worker pools, %d slots, prefetch %d; idle: with their polls parked", pool_count,
-                                 run.options.slots, run.options.prefetch);
+  figures.note = absl::StrFormat("%d worker pools, %d slots, prefetch %s; idle: with their polls parked", pool_count,
+                                 run.options.slots, run.options.prefetch_text());
   if (absl::Status stopped = (*pools)->Stop(); !stopped.ok()) return stopped;
   if (absl::Status finished = (*site)->Finish(jobs); !finished.ok()) return finished;
   return figures;

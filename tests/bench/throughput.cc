@@ -23,8 +23,8 @@ std::vector<std::vector<std::string>> OneQueue(const RunContext& run) {
 }
 
 std::string PoolSettings(const RunContext& run) {
-  return absl::StrFormat("%d worker pool%s, %d slots, prefetch %d", run.options.pools,
-                         run.options.pools == 1 ? "" : "s", run.options.slots, run.options.prefetch);
+  return absl::StrFormat("%d worker pool%s, %d slots, prefetch %s", run.options.pools,
+                         run.options.pools == 1 ? "" : "s", run.options.slots, run.options.prefetch_text());
 }
 
 absl::StatusOr<Figures> TenureEnqueue(RunContext& run) {

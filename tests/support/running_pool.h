@@ -46,6 +46,7 @@ inline client::WorkerPoolOptions PoolTestOptions() {
   client::WorkerPoolOptions options;
   options.queues = {{"q"}};
   options.slots = 8;
+  options.prefetch = 0;
   options.logger = [](client::LogLevel, std::string_view) {};
   return options;
 }

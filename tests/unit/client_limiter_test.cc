@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "client/cpp/src/auto_prefetch.h"
 #include "client/cpp/src/claim_size.h"
 #include "tenure/limiter.h"
 
@@ -134,6 +135,32 @@ internal::PoolLoad Load(int running, int waiting, int held_low = 0) {
   load.waiting = waiting;
   load.held_below = [held_low](int) { return held_low; };
   return load;
+}
+
+TEST(AutoPrefetch, IsWhatTheSlotsWorkOffInAMoment) {
+  internal::AutoPrefetch prefetch(8, std::chrono::seconds(30));
+  EXPECT_EQ(prefetch.size(), 0) << "nothing is known yet";
+  for (int i = 0; i < 100; ++i) prefetch.Ran(std::chrono::milliseconds(10));
+  EXPECT_NEAR(prefetch.size(), 80, 8);
+  for (int i = 0; i < 200; ++i) prefetch.Ran(std::chrono::microseconds(1));
+  EXPECT_EQ(prefetch.size(), internal::AutoPrefetch::kMost);
+  // One slow job is enough to hold back.
+  prefetch.Ran(std::chrono::seconds(1));
+  EXPECT_LE(prefetch.size(), 8);
+  prefetch.Ran(std::chrono::seconds(1));
+  EXPECT_EQ(prefetch.size(), 0);
+}
+
+TEST(AutoPrefetch, NeverHoldsMoreThanATenthOfTheLease) {
+  internal::AutoPrefetch prefetch(10, std::chrono::milliseconds(500));
+  for (int i = 0; i < 100; ++i) prefetch.Ran(std::chrono::milliseconds(5));
+  EXPECT_NEAR(prefetch.size(), 10 * 50 / 5, 10);
+}
+
+TEST(AutoPrefetch, LongJobsAreNeverClaimedAhead) {
+  internal::AutoPrefetch prefetch(100, std::chrono::hours(1));
+  for (int i = 0; i < 10; ++i) prefetch.Ran(std::chrono::milliseconds(120));
+  EXPECT_EQ(prefetch.size(), 0);
 }
 
 internal::ClaimSize Size(const SlotLimits& limits, int prefetch, const internal::PoolLoad& load) {

@@ -42,6 +42,7 @@ class JobRun : public std::enable_shared_from_this<JobRun> {
   RunPhase phase = RunPhase::kWaiting;
   bool loss_announced = false;
   SlotPermit permit;
+  SteadyTime began{};  // When its handler was started.
   std::atomic<bool> stopped_by_shutdown{false};
 
  private:

@@ -40,6 +40,8 @@ bool IsHopeless(const absl::Status& status) {
 
 }  // namespace
 
+int PoolRun::Prefetch() const { return options_.prefetch.value_or(auto_prefetch_.size()); }
+
 ClaimSize PoolRun::Size() const {
   if (mode_ == PoolMode::kOne)
     return claimed_once_ || !held_.empty() ? ClaimSize{}
@@ -53,7 +55,7 @@ ClaimSize PoolRun::Size() const {
     return held;
   };
   const int shared_free = options_.limiter ? limiter_->limits().slots - limiter_->in_use() : options_.slots - running_;
-  return SizeClaim(limiter_->limits(), options_.slots, options_.prefetch, shared_free, load);
+  return SizeClaim(limiter_->limits(), options_.slots, Prefetch(), shared_free, load);
 }
 
 std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {

@@ -74,7 +74,7 @@ PoolRun::RunPtr PoolRun::Pick(std::vector<RunPtr>* unfit) {
       // Whoever is further down has no higher priority: without a slot for this one there is none for them.
       if (std::get<NotAdmitted>(admission) != NotAdmitted::kTenant) return nullptr;
       // A tenant's surplus may wait in the place of prefetched jobs, not in the place of other tenants' jobs.
-      if (++bound_by_tenant > options_.prefetch) {
+      if (++bound_by_tenant > Prefetch()) {
         (*at)->phase = RunPhase::kSettling;
         ++unsettled_;
         --waiting_count_;
@@ -94,6 +94,7 @@ bool PoolRun::RunNext(std::unique_lock<std::mutex>& lock) {
   const RunPtr run = stopping_ ? nullptr : Pick(&unfit);
   if (run) {
     run->phase = RunPhase::kRunning;
+    run->began = Clock::now();
     ++running_;
     WakeRunner();
   }
@@ -152,6 +153,7 @@ void PoolRun::Finish(const RunPtr& run, Outcome outcome) {
   {
     std::lock_guard lock(mutex_);
     --running_;
+    auto_prefetch_.Ran(Clock::now() - run->began);
     shared_->counters.running.store(running_, std::memory_order_relaxed);
     if (run->phase == RunPhase::kAbandoned) return;
     run->phase = RunPhase::kSettling;

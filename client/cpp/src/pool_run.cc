@@ -43,8 +43,9 @@ PoolRun::PoolRun(std::shared_ptr<PoolShared> shared, PoolMode mode)
       limiter_(LimiterOf(options_)),
       // Room for settles under way, so that claims overlap with them; a bound, so that a database that is away does not
       // fill memory.
-      max_unsettled_(std::max(4 * (options_.slots + options_.prefetch), 1'000)),
-      started_(Clock::now()) {}
+      max_unsettled_(std::max(4 * (options_.slots + options_.prefetch.value_or(AutoPrefetch::kMost)), 1'000)),
+      started_(Clock::now()),
+      auto_prefetch_(options_.slots, options_.lease) {}
 
 void PoolRun::Wire() {
   // The parts hold on to the run weakly: a call that comes back late finds nobody.

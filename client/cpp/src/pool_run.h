@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "auto_prefetch.h"
 #include "claim_size.h"
 #include "job_run.h"
 #include "keeper_core.h"
@@ -88,6 +89,8 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   // Requires mutex_.
   void PauseClaims(SteadyTime until);
   ClaimSize Size() const;
+  // Requires mutex_.
+  int Prefetch() const;
   void AwaitNotices();
   void OnNotices(const absl::Status& status, v1::AwaitNoticesResponse& response, SteadyTime sent);
 
@@ -132,6 +135,7 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   // All that follows is guarded by mutex_.
   std::map<int, std::deque<RunPtr>, std::greater<>> waiting_;  // By priority.
   absl::flat_hash_map<const HeldLease*, RunPtr> held_;
+  AutoPrefetch auto_prefetch_;
   int waiting_count_ = 0;
   int running_ = 0;
   int unsettled_ = 0;

@@ -38,7 +38,9 @@ absl::Status Validate(const internal::PoolShared& shared) {
     return Invalid("worker_id", "must be 1 to 255 bytes of UTF-8 without NUL");
   }
   if (options.slots < 1 || options.slots > 100'000) return Invalid("slots", "must be from 1 to 100,000");
-  if (options.prefetch < 0 || options.prefetch > 100'000) return Invalid("prefetch", "must be from 0 to 100,000");
+  if (options.prefetch && (*options.prefetch < 0 || *options.prefetch > 100'000)) {
+    return Invalid("prefetch", "must be from 0 to 100,000");
+  }
   if (options.slots_per_tenant < 0) return Invalid("slots_per_tenant", "must not be negative");
   if (options.lease < seconds(1) || options.lease > hours(12)) return Invalid("lease", "must be from 1 s to 12 h");
   if (options.poll_wait < Duration::zero() || options.poll_wait > seconds(60))

@@ -118,11 +118,12 @@ struct WorkerPoolOptions {
   QueueOrder order = QueueOrder::kStrict;
   std::string worker_id;  // Default: host-pid-random.
   int slots = 16;         // Handlers at once: so many threads, started as needed.
-  // Jobs claimed beyond the slots, so that a slot need not wait for a claim. Worth it where jobs are short, under about
-  // 10 ms: try slots * 20 ms / the handler's time, 1,000 where it does next to nothing. Such jobs hold leases, which
-  // are extended, and no other pool can take them, free as it may be; if the process dies, each counts a crash and
-  // waits for its lease to run out. At shutdown they are given back at once, and spend nothing. From 0 to 100,000.
-  int prefetch = 0;
+  // Jobs claimed beyond the slots, so that a slot need not wait for a claim. Such jobs hold leases, which are extended,
+  // and no other pool can take them, free as it may be; if the process dies, each counts a crash and waits for its
+  // lease to run out. At shutdown they are given back at once, and spend nothing. From 0 to 100,000. Default: as many
+  // as the slots work off in 100 ms (or a tenth of the lease), by how long handlers have run lately, at most 4,000; so
+  // none where jobs take 100 ms or more.
+  std::optional<int> prefetch;
   std::vector<SlotReservation> reservations;  // Slots kept for a minimum priority.
   int slots_per_tenant = 0;                   // 0: no bound. What does not fit is given back after a second's delay.
   std::shared_ptr<SlotLimiter> limiter;  // Shared by several pools; default: one of the pool's own, made of the above.
