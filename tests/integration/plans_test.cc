@@ -117,6 +117,7 @@ std::string Argument(const std::string& type) {
     return Array("1");
   }
   if (type == "text") return "'w1'";
+  if (type == "bytea") return "'x'";
   if (type == "boolean") return "true";
   if (type == "timestamp with time zone") return "null";
   if (type == "date") return "current_date::date";

@@ -393,7 +393,9 @@ TEST_F(ScheduleStoreTest, NamesAreUniqueAndListedInOrder) {
   EXPECT_EQ(ReasonOf(store_->CreateSchedule("b", Hourly(), queue_, false).status()), "SCHEDULE_EXISTS");
   const auto names = [&](std::string_view after, std::string_view prefix, int limit) {
     std::vector<std::string> out;
-    for (const Schedule& schedule : *store_->ListSchedules(after, prefix, limit)) out.push_back(schedule.name);
+    const auto page = store_->ListSchedules(after, prefix, limit);
+    EXPECT_EQ(page.status(), absl::OkStatus());
+    for (const Schedule& schedule : page.value_or(std::vector<Schedule>())) out.push_back(schedule.name);
     return out;
   };
   EXPECT_THAT(names("", "", 10), ElementsAre("a/1", "a/2", "b", "c"));
