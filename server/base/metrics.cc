@@ -133,6 +133,7 @@ Metrics::Metrics(size_t max_queues)
   for (const char* outcome : {"fired", "triggered", "missed", "overlapped", "cancelled_previous"}) {
     schedule_runs.Add({{"outcome", outcome}});
   }
+  schedule_lateness.Add({});
   for (auto* gauge : {&leases_tracked, &http_connections, &event_lag}) gauge->Add({});
 }
 
