@@ -145,6 +145,9 @@ constexpr Row kRows[] = {
        c.create_queues = !off;
        return rule;
      }},
+    {"notify", "true or false", "false",
+     "Wake the polls of other replicas by NOTIFY too, some 30 ms sooner; one connection more, and not through a pooler",
+     [](std::string_view text, Configuration& c) { return OnOff(text, c.notify); }},
     {"max-payload-bytes", "bytes", "1048576", "Largest payload and largest result",
      [](std::string_view text, Configuration& c) { return Number(text, 1, 3 << 20, c.max_payload_bytes); }},
     {"shutdown-grace", "duration", "20s", "How long a SIGTERM or SIGINT lets calls under way finish",

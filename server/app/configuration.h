@@ -29,6 +29,7 @@ struct Configuration {
   int database_connections = 0;
   bool migrate = false;
   bool create_queues = true;
+  bool notify = false;
   int64_t max_payload_bytes = 0;
   std::vector<background::WorkerEntry> background;
   bool allow_unauthenticated = false;

@@ -90,6 +90,7 @@ engine::Options EngineOptions(const Configuration& configuration) {
   // The rest is for background workers, which hold theirs for moments.
   options.database_threads = std::max(1, configuration.database_connections / 2);
   options.create_queues = configuration.create_queues;
+  options.notify = configuration.notify;
   return options;
 }
 

@@ -41,6 +41,8 @@ struct Options {
   int max_polls = 20'000;               // Parked long polls in all; beyond it RESOURCE_EXHAUSTED / TOO_MANY_POLLS.
   int max_polls_per_worker = 64;
   absl::Duration event_interval = absl::Milliseconds(50);
+  bool notify =
+      false;  // Tell the other replicas at once what became ready, so that they read events before their time.
   absl::Duration heartbeat_interval = absl::Seconds(3);
   absl::Duration replica_lease = absl::Seconds(10);
   std::vector<std::string> background_workers;  // Those that this version knows, whether this replica runs them or not.

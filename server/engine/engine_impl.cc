@@ -73,6 +73,7 @@ EngineImpl::~EngineImpl() { Stop(clock_.Now()); }
 
 void EngineImpl::Start() {
   loop_ = std::thread([this] { ReplicaLoop(); });
+  if (options_.notify) listener_ = std::thread([this] { ListenLoop(); });
   ScheduleReaping();
 }
 
@@ -99,6 +100,7 @@ void EngineImpl::Stop(Deadline deadline) {
   }
   cv_.notify_all();
   if (loop_.joinable()) loop_.join();
+  if (listener_.joinable()) listener_.join();
   timers_.Stop();
   executor_.Stop();
   enqueue_lane_.Abandon();
@@ -292,7 +294,10 @@ std::vector<QueueInfo> EngineImpl::Snapshot() const {
   return infos;
 }
 
-void EngineImpl::NoteReady(std::vector<store::ReadyRange> ranges) { desk_.NoteReady(ranges); }
+void EngineImpl::NoteReady(std::vector<store::ReadyRange> ranges) {
+  desk_.NoteReady(ranges);
+  TellOthers(ranges);
+}
 
 void EngineImpl::NoteScheduled(const std::optional<absl::Duration>& from_now) {
   if (from_now && on_scheduled_) on_scheduled_(*from_now);

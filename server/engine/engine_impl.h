@@ -161,6 +161,9 @@ class EngineImpl : public Engine {
 
   // --- replica_loop.cc
   void ReplicaLoop();
+  void ListenLoop();
+  // Something became ready by a transaction of this replica: tells the others, if that is asked for.
+  void TellOthers(const std::vector<store::ReadyRange>& ready);
   absl::Status BeginReplica();
   absl::Status ReadEventsOnce();
   void Apply(const store::EventBatch& events);
@@ -216,6 +219,8 @@ class EngineImpl : public Engine {
   Clock::TimePoint next_workers_{};
   Clock::TimePoint next_grants_{};
   std::thread loop_;
+  std::thread listener_;
+  std::atomic<bool> notify_pending_{false};
 };
 
 }  // namespace tenure::engine

@@ -25,6 +25,7 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::s
   auto result = keyed ? store_.EnqueueKeyed(queue, items) : store_.Enqueue(queue, items);
   if (!result.ok()) return result.status();
   desk_.NoteReady(result->ready);
+  TellOthers(result->ready);
   if (!result->ready.empty()) own_.Note(result->xid);
   NoteScheduled(result->earliest_due);
   int accepted = 0, duplicate = 0, refused = 0;

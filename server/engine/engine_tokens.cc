@@ -243,6 +243,7 @@ absl::StatusOr<std::vector<store::SettleOutcome>> EngineImpl::FlushSettle(int32_
     Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", outcome}}, n);
   }
   desk_.NoteReady(result->ready);
+  TellOthers(result->ready);
   if (!result->ready.empty()) own_.Note(result->xid);
   NoteScheduled(result->earliest_due);
   waiters_.Ended(ended);

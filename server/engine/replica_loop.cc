@@ -21,6 +21,9 @@ namespace {
 // milliseconds.
 constexpr auto kOutage = std::chrono::seconds(1);
 constexpr auto kErrorPause = std::chrono::milliseconds(250);
+constexpr absl::Duration kListen = absl::Milliseconds(200);
+// NOTIFY takes a lock of the whole database at commit, so what becomes ready within this is told at once.
+constexpr auto kTellAfter = std::chrono::milliseconds(2);
 constexpr auto kOldestEvery = std::chrono::seconds(2);
 constexpr auto kReconcileEvery = std::chrono::seconds(30);
 // Longer than a statement whose connection broke can go on (its own time limit is 5 s).
@@ -64,6 +67,33 @@ void EngineImpl::ReplicaLoop() {
                      now + (status.ok() ? absl::ToChronoMicroseconds(options_.event_interval) : kErrorPause));
     if (stopping_) return;
   }
+}
+
+// Reads events before their time when another replica says that something has become ready. Events remain what is
+// relied on: a notification that is lost costs an event interval.
+void EngineImpl::ListenLoop() {
+  bool told = false;
+  for (;;) {
+    const absl::StatusOr<bool> came = store_.AwaitReady(replica_, kListen);
+    if (came.ok() && *came) cv_.notify_all();
+    if (!came.ok() && !told) LogWarn("notifications are not heard", {{"error", std::string(came.status().message())}});
+    told = !came.ok();
+    if (absl::IsFailedPrecondition(came.status())) return;
+    std::unique_lock<std::mutex> lock(mu_);
+    if (!came.ok() && !stopping_) clock_.WaitUntil(lock, cv_, clock_.Now() + kErrorPause);
+    if (stopping_) return;
+  }
+}
+
+void EngineImpl::TellOthers(const std::vector<store::ReadyRange>& ready) {
+  if (!options_.notify || ready.empty() || notify_pending_.exchange(true)) return;
+  timers_.After(kTellAfter, [this] {
+    executor_.Post([this] {
+      notify_pending_ = false;
+      // What it would have shortened takes an event interval then, and the statement's metric tells of the failure.
+      store_.NotifyReady(replica_).IgnoreError();
+    });
+  });
 }
 
 absl::Status EngineImpl::BeginReplica() {
@@ -307,6 +337,7 @@ void EngineImpl::ReapDue() {
         Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "discarded"}}, discarded);
         if (discarded > 0) waiters_.EndedSomewhere(queue);
         desk_.NoteReady(ready);
+        TellOthers(ready);
       });
     }
   }

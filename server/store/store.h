@@ -139,6 +139,14 @@ class Store : public ScheduleStore {
   // Age of the oldest ready job at or after each range's low key; absent where there is none.
   virtual absl::StatusOr<std::vector<std::optional<absl::Duration>>> OldestReady(std::span<const ReadyRange> from) = 0;
 
+  // --- Notifications, a short cut for what events tell anyway -----------------------------------------------------
+
+  // Tells the replicas that listen that something has become ready.
+  virtual absl::Status NotifyReady(int32_t replica) = 0;
+  // Waits up to `timeout` for another replica's NotifyReady; true if one came. From one thread only, which it gives a
+  // connection of its own. FAILED_PRECONDITION / NOTIFY_UNAVAILABLE behind a pooler: notifications do not pass one.
+  virtual absl::StatusOr<bool> AwaitReady(int32_t replica, absl::Duration timeout) = 0;
+
   // --- Replicas and leaders -----------------------------------------------------------------------------------------
 
   virtual absl::StatusOr<int32_t> RegisterReplica(std::string_view name, std::string_view version) = 0;

@@ -310,8 +310,10 @@ TEST_F(RaceTest, ThousandsOfLeasesThatEndAtOnceAreAllRecovered) {
     ASSERT_FALSE(answer->jobs.empty());
     claimed += static_cast<int>(answer->jobs.size());
   }
+  // On a machine that is slow enough the daemon counts as having been away, and they are forgiven.
   EXPECT_TRUE(Eventually(60, [&] {
-    return Sql("select count(*) from tenure.job where state = 3 and crashes = 1 and worker is null") == "3500";
+    return Sql("select count(*) from tenure.job where state = 3 and token = 2 and crashes <= 1 and worker is null") ==
+           "3500";
   }));
   EXPECT_EQ(Sql("select sum(leased)::text || ',' || sum(ready)::text from tenure.event"), "0,3500");
   // They are ready for the engine as well.

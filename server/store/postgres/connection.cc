@@ -240,6 +240,16 @@ absl::Status Connection::Script(std::string_view sql, absl::Duration timeout) {
   return outcome;
 }
 
+absl::StatusOr<std::optional<std::string>> Connection::AwaitNotification(absl::Duration timeout) {
+  const TimePoint deadline = After(timeout);
+  for (;;) {
+    if (broken_ || PQconsumeInput(pg_) == 0) return Break("broke while waiting for a notification");
+    const std::unique_ptr<PGnotify, decltype(&PQfreemem)> notify(PQnotifies(pg_), &PQfreemem);
+    if (notify) return std::string(notify->extra);
+    if (!WaitForSocket(/*write=*/false, deadline)) return std::nullopt;
+  }
+}
+
 Transaction::~Transaction() { Rollback(); }
 
 void Transaction::Queue(std::string_view sql, const Params& params) { queued_.emplace_back(sql, params); }

@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,8 @@ class Connection {
 
   // Runs SQL of one or more commands without parameters, outside any transaction of ours (DDL, migrations).
   absl::Status Script(std::string_view sql, absl::Duration timeout);
+  // Waits for the next notification of a channel that LISTEN was run for; its payload, or nullopt after `timeout`.
+  absl::StatusOr<std::optional<std::string>> AwaitNotification(absl::Duration timeout);
 
  private:
   friend class Transaction;

@@ -2,8 +2,8 @@
 // here they are given their parameters and their rows are read. Layer: store/postgres, known to app alone. Thread-safe.
 //
 // The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
-// store_replicas.cc, store_schedules.cc, store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines, retries inside,
-// metrics) is Run in postgres_store.cc.
+// store_replicas.cc, store_schedules.cc, store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines,
+// retries inside, metrics) is Run in postgres_store.cc.
 #pragma once
 
 #include <functional>
@@ -73,6 +73,9 @@ class PostgresStore : public Store {
   absl::StatusOr<Start> ReadStart() override;
   absl::StatusOr<EventBatch> ReadEvents(std::string_view snapshot) override;
   absl::StatusOr<std::vector<std::optional<absl::Duration>>> OldestReady(std::span<const ReadyRange> from) override;
+
+  absl::Status NotifyReady(int32_t replica) override;
+  absl::StatusOr<bool> AwaitReady(int32_t replica, absl::Duration timeout) override;
 
   absl::StatusOr<int32_t> RegisterReplica(std::string_view name, std::string_view version) override;
   absl::Status Heartbeat(int32_t replica, bool draining, absl::Duration lease,
@@ -151,6 +154,7 @@ class PostgresStore : public Store {
   const PostgresOptions options_;
   Metrics& metrics_;
   ConnectionPool pool_;
+  std::unique_ptr<Connection> listener_;  // AwaitReady's alone.
 };
 
 template <typename T>

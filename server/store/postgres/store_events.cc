@@ -170,4 +170,23 @@ absl::Status PostgresStore::FoldStats(const Fence& fence) {
   return absl::OkStatus();
 }
 
+absl::Status PostgresStore::NotifyReady(int32_t replica) {
+  return RunOne("notify_ready", sql::kNotifyReady, Params().Add(replica)).status();
+}
+
+absl::StatusOr<bool> PostgresStore::AwaitReady(int32_t replica, absl::Duration timeout) {
+  if (listener_ == nullptr || listener_->broken()) {
+    TENURE_ASSIGN_OR_RETURN(listener_,
+                            Connection::Open(options_.url, options_.application_name, options_.statement_timeout));
+    if (listener_->pooled()) {
+      return MakeError(absl::StatusCode::kFailedPrecondition, "NOTIFY_UNAVAILABLE",
+                       "a connection pooler stands before the database, and notifications do not pass it");
+    }
+    TENURE_RETURN_IF_ERROR(listener_->Script("listen tenure_ready", options_.statement_timeout));
+    return true;  // What became ready before counts as told.
+  }
+  TENURE_ASSIGN_OR_RETURN(const std::optional<std::string> from, listener_->AwaitNotification(timeout));
+  return from && *from != absl::StrCat(replica);
+}
+
 }  // namespace tenure::store::postgres
