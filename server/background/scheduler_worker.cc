@@ -77,8 +77,9 @@ class Scheduler : public Worker {
       firing.slots = std::move(plan.run);
       firing.missed = plan.missed;
       firing.next = plan.next;
+      firing.cancels = schedule.overlap == store::Overlap::kCancelPrevious;
       // What has to end a job may have to wait for whoever holds it, and must not make others wait.
-      (schedule.overlap == store::Overlap::kCancelPrevious ? alone : together).push_back(std::move(firing));
+      (firing.cancels ? alone : together).push_back(std::move(firing));
     }
     if (!together.empty()) TENURE_RETURN_IF_ERROR(Fire(context.fence(), together));
     for (const store::Firing& firing : alone) {

@@ -64,7 +64,8 @@ class ScheduleStoreTest : public testing::StoreTest {
     for (const DueSchedule& schedule : due->schedules) {
       const Timing::Plan plan =
           Timing::Make(schedule.timing)->Due(schedule.next, due->now, on_time, schedule.catch_up, schedule.overlap);
-      firings.push_back({schedule.id, schedule.version, schedule.next, plan.run, plan.missed, plan.next});
+      firings.push_back({schedule.id, schedule.version, schedule.next, plan.run, plan.missed, plan.next,
+                         schedule.overlap == Overlap::kCancelPrevious});
     }
     return firings;
   }

@@ -297,6 +297,8 @@ absl::StatusOr<FireResult> PostgresStore::FireSchedules(const Fence& fence, std:
       .AddArray(slots, [](const auto& slot) { return slot.first; })
       .AddArray(slots, [](const auto& slot) { return slot.second; });
 
+  // What may have to cancel a job takes two statements, all else one round trip.
+  const bool cancels = std::any_of(firings.begin(), firings.end(), [](const Firing& f) { return f.cancels; });
   int64_t missed = 0, held_back = 0, cancelled = 0;
   std::vector<double> late;
   auto fired = Run<FireResult>("fire_schedules", [&](Transaction& tx) -> absl::StatusOr<FireResult> {
@@ -304,7 +306,8 @@ absl::StatusOr<FireResult> PostgresStore::FireSchedules(const Fence& fence, std:
     late.clear();
     FireResult result;
     for (const Firing* firing : sorted) result.busy.push_back(firing->id);
-    TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kFireSchedules, params));
+    TENURE_ASSIGN_OR_RETURN(
+        Result rows, cancels ? tx.Run(sql::kFireSchedules, params) : tx.RunAndCommit(sql::kFireSchedules, params));
     if (rows.rows() == 0)
       return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
     std::optional<JobId> previous;
@@ -330,7 +333,7 @@ absl::StatusOr<FireResult> PostgresStore::FireSchedules(const Fence& fence, std:
         ++result.jobs;
       }
     }
-    if (previous && result.jobs > 0) {
+    if (cancels && previous && result.jobs > 0) {
       // In this transaction, which holds the leader's row, so that a stale leader cancels nothing either.
       const std::vector<int64_t> ids{previous->seq};
       const std::vector<int32_t> days{previous->day};
@@ -351,7 +354,7 @@ absl::StatusOr<FireResult> PostgresStore::FireSchedules(const Fence& fence, std:
       }
     }
     for (const auto& [unused, range] : ready) result.ready.push_back(range);
-    TENURE_RETURN_IF_ERROR(tx.Commit());
+    if (cancels) TENURE_RETURN_IF_ERROR(tx.Commit());
     return result;
   });
   if (!fired.ok()) return fired;
