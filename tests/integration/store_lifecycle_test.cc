@@ -100,6 +100,31 @@ TEST_F(StoreLifecycleTest, AJobGoesFromEnqueueToHistory) {
   EXPECT_EQ(Sql("select count(*) from tenure.job"), "0");
 }
 
+// Also where all jobs of a page are claimed at once. PostgreSQL counts such updates; a session tells its counts when it
+// has been idle for a moment.
+TEST_F(StoreLifecycleTest, TakingAndGivingBackALeaseAreHotUpdates) {
+  Enqueue(500);
+  const std::vector<ClaimedJob> jobs = Claim(500);
+  ASSERT_EQ(jobs.size(), 500u);
+  std::vector<ExtendItem> extends;
+  std::vector<GiveBackItem> releases;
+  for (size_t i = 0; i < jobs.size(); i += 10) {
+    extends.push_back({jobs[i].token, absl::Minutes(10), Progress{0.5, "half"}});
+    releases.push_back({jobs[i].token, absl::ZeroDuration()});
+  }
+  ASSERT_TRUE(store_->Extend(queue_, extends).ok());
+  ASSERT_TRUE(store_->GiveBack(queue_, Verb::kRelease, releases).ok());
+  const auto count = [&](const std::string& column) {
+    return std::stoi(Sql(
+        absl::StrCat("select ", column, " from pg_stat_user_tables where schemaname = 'tenure' and relname = 'job'")));
+  };
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (count("n_tup_upd") < 600 && absl::Now() < deadline) ASSERT_TRUE(store_->Ping().ok());
+  EXPECT_EQ(count("n_tup_upd"), 600);
+  // A page gives the room of the claims' old versions back when it is next read, unless somebody might still see them.
+  EXPECT_GE(count("n_tup_hot_upd"), 550);
+}
+
 TEST_F(StoreLifecycleTest, AClaimReportsHowFarItRead) {
   const auto ids = Enqueue(5);
   auto first = store_->Claim(Batch(3));
