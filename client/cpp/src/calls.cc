@@ -1,6 +1,7 @@
 // See calls.h.
 #include "calls.h"
 
+#include <google/protobuf/arena.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -84,7 +85,9 @@ struct AsyncCallState : AsyncCall {
   std::shared_ptr<Connection> keep_alive;
   grpc::ClientContext context;
   Request request;
-  Response response;
+  // A claim's answer has a dozen objects for each job: they come and go at once.
+  google::protobuf::Arena arena;
+  Response& response = *google::protobuf::Arena::CreateMessage<Response>(&arena);
   Done<Request, Response> done;
 };
 
