@@ -67,6 +67,8 @@ const std::map<std::string, std::map<int, std::string>>& Arguments() {
       {"fold.sql", {{1, "'{}'"}, {2, "'9000000'"}}},
       {"rotatable.sql", {{1, "'700:700:'"}}},
       {"rotated.sql", {{1, "'700:700:'"}}},
+      {"create_schedule.sql", {{18, "null"}}},
+      {"update_schedule.sql", {{16, "null"}}},
       {"list_live.sql", {{1, "90000"}, {2, "1000"}, {5, "'{3,4}'"}, {6, "null"}, {14, "50"}}},
       {"list_ended.sql", {{1, "90000"}, {2, "1000"}, {5, "'{6,7}'"}, {6, "null"}, {14, "50"}}},
   };
