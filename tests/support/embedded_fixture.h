@@ -13,13 +13,16 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "server/embedded/postgres.h"
 #include "server/embedded/postmaster_file.h"
 
@@ -70,15 +73,26 @@ inline std::string ReadFile(const fs::path& path) {
   return text.str();
 }
 
-// Pids of the postmasters started on `cluster`. (The other processes of a server overwrite their command line.)
+// Pids of the postmasters started on `cluster`. The other processes of a server, its children, overwrite their command
+// line, but not at once.
 inline std::vector<pid_t> Postmasters(const std::string& cluster) {
   const std::string wanted = std::string("-D") + '\0' + cluster + '\0';
-  std::vector<pid_t> found;
+  std::map<pid_t, pid_t> parents;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
     int pid = 0;
     if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
-    if (absl::StrContains(ReadFile(entry.path() / "cmdline"), wanted)) found.push_back(pid);
+    if (!absl::StrContains(ReadFile(entry.path() / "cmdline"), wanted)) continue;
+    // "pid (name) state parent ...": the name may hold blanks, and parentheses.
+    const std::string stat = ReadFile(entry.path() / "stat");
+    const std::vector<std::string> fields =
+        absl::StrSplit(stat.substr(std::min(stat.size(), stat.rfind(')') + 2)), ' ');
+    int parent = 0;
+    if (fields.size() > 1 && absl::SimpleAtoi(fields[1], &parent)) parents[pid] = parent;
+  }
+  std::vector<pid_t> found;
+  for (const auto& [pid, parent] : parents) {
+    if (!parents.contains(parent)) found.push_back(pid);
   }
   return found;
 }
