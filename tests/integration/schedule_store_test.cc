@@ -365,6 +365,10 @@ TEST_F(ScheduleStoreTest, AChangeOfTheTimingBeginsNowAndAnyOtherLeavesTheNextSlo
   change.timing = {.interval = absl::Minutes(5)};
   changed = store_->UpdateSchedule("s", change, 0, {"interval"});
   EXPECT_EQ(changed->settings.timing.cron, "");
+  EXPECT_EQ(changed->settings.timing.time_zone, "UTC");
+  change.timing.time_zone = "Asia/Tokyo";
+  const absl::Status zoned = store_->UpdateSchedule("s", change, 0, {"time_zone"}).status();
+  EXPECT_THAT(std::string(zoned.message()), HasSubstr("spec.time_zone: goes with cron"));
   EXPECT_LE(*changed->next, changed->updated + absl::Minutes(5));
 
   change.timing = {};

@@ -119,6 +119,7 @@ bool Merge(const ScheduleSettings& from, const std::set<std::string>& fields, Sc
   if (fields.contains("cron") || fields.contains("interval")) {
     to.timing.cron = fields.contains("cron") ? from.timing.cron : std::string();
     to.timing.interval = fields.contains("interval") ? from.timing.interval : absl::ZeroDuration();
+    if (!fields.contains("cron")) to.timing.time_zone = "UTC";
     timing = true;
   }
   if (fields.contains("time_zone")) {
@@ -169,6 +170,9 @@ absl::StatusOr<Schedule> PostgresStore::UpdateSchedule(std::string_view name, co
     Schedule schedule = ReadSchedule(old, 0);
     const absl::Time now = time.Time(0, 0);
     if (Merge(settings, fields, schedule.settings)) {
+      if (schedule.settings.timing.cron.empty() && schedule.settings.timing.time_zone != "UTC") {
+        return InvalidField("spec.time_zone", "goes with cron; an interval is the same everywhere");
+      }
       schedule.settings.timing.anchor = AnchorAt(now);
       TENURE_ASSIGN_OR_RETURN(const std::optional<absl::Time> next, NextSlot(schedule.settings.timing, now));
       if (!schedule.paused) schedule.next = next;
