@@ -264,6 +264,7 @@ void ClaimDesk::Leave(const PollPtr& poll) {
 void ClaimDesk::Answer(const PollPtr& poll, absl::StatusOr<ClaimAnswer> answer, Actions& actions) {
   if (poll->answered) return;
   poll->answered = true;
+  const int32_t stood = poll->in_flight ? 0 : poll->in_line;
   Leave(poll);
   for (const std::string& name : poll->unknown) {
     auto waiting = unknown_.find(name);
@@ -276,6 +277,8 @@ void ClaimDesk::Answer(const PollPtr& poll, absl::StatusOr<ClaimAnswer> answer, 
     polls_by_worker_.erase(mine);
   }
   ForgetRequest(poll, actions);
+  // What it would have taken wakes another.
+  if (stood != 0 && !draining_) WakeParked(QueueOf(stood), 1, actions);
   const char* outcome = poll->cancelled        ? "cancelled"
                         : !answer.ok()         ? "error"
                         : answer->replayed     ? "replayed"
@@ -314,10 +317,7 @@ void ClaimDesk::CancelPoll(const PollPtr& poll) {
     if (poll->answered) return;
     poll->cancelled = true;
     if (poll->in_flight) return;
-    const int32_t stood = poll->in_line;
     Answer(poll, absl::CancelledError("the caller has gone"), actions);
-    // What it would have taken wakes another.
-    if (stood != 0) WakeParked(QueueOf(stood), 1, actions);
   }
   Run(actions);
 }

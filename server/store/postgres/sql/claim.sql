@@ -136,8 +136,8 @@ seen as materialized (
 ),
 pick as materialized (
   select case when (select coalesce(sum(l.payload_size), 0) from locked l where not l.expired) <= $13
-    then (select array_agg(l.id order by l.id) from locked l where not l.expired)
-    else (select array_agg(w.id order by w.id)
+    then (select array_agg(distinct l.id order by l.id) from locked l where not l.expired)
+    else (select array_agg(distinct w.id order by w.id)
           from (select l.id, sum(l.payload_size) over in_order as total, row_number() over in_order as n
                 from locked l where not l.expired
                 window in_order as (order by l.priority desc, l.rank, l.id rows unbounded preceding)) w
