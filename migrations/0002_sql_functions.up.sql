@@ -15,7 +15,7 @@ declare
   q int;
   new_id bigint;
   today int := tenure.today();
-  due timestamptz := coalesce(enqueue_bytes.due_at, now() + enqueue_bytes.delay, now());
+  due timestamptz := greatest(coalesce(enqueue_bytes.due_at, now() + enqueue_bytes.delay, now()), now());
   payload bytea := coalesce(enqueue_bytes.payload, '');
   size int := length(coalesce(enqueue_bytes.payload, ''));
   apart boolean;
@@ -39,6 +39,18 @@ begin
   end if;
   if enqueue_bytes.due_at is not null and enqueue_bytes.delay is not null then
     raise exception 'tenure.enqueue: due_at, delay: give at most one of them' using errcode = 'invalid_parameter_value';
+  end if;
+  if not isfinite(enqueue_bytes.due_at) or enqueue_bytes.due_at > now() + interval '10 years' then
+    raise exception 'tenure.enqueue: due_at: must be within the next 10 years' using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.delay < interval '0' or enqueue_bytes.delay > interval '10 years' then
+    raise exception 'tenure.enqueue: delay: must be from 0 to 10 years' using errcode = 'invalid_parameter_value';
+  end if;
+  if not isfinite(enqueue_bytes.expires_at) or enqueue_bytes.expires_at > now() + interval '100 years' then
+    raise exception 'tenure.enqueue: expires_at: must be within the next 100 years' using errcode = 'invalid_parameter_value';
+  end if;
+  if jsonb_typeof(enqueue_bytes.headers) <> 'object' then
+    raise exception 'tenure.enqueue: headers: must be a JSON object of strings' using errcode = 'invalid_parameter_value';
   end if;
   if length(enqueue_bytes.idempotency_key) not between 1 and 255 then
     raise exception 'tenure.enqueue: idempotency_key: must be 1 to 255 bytes' using errcode = 'invalid_parameter_value';
@@ -112,7 +124,7 @@ returns text language sql
 create function tenure.complete(lease_token text, result bytea default null, content_type text default 'application/octet-stream')
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
-  part text[] := regexp_match(lease_token, '^(\d+)-(\d+)-(\d+)\.(\d+)\.(\d+)\.([0-9a-f]{16})$');
+  part text[] := regexp_match(lease_token, '^(\d{1,9})-(\d{1,6})-(\d{1,18})\.(\d{1,9})\.(\d{1,6})\.([0-9a-f]{16})$');
   q int;
   of_id bigint;
   num int;

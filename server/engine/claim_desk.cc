@@ -363,6 +363,11 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
   while (!queue.line.empty() && batch->claim.slots.size() < static_cast<size_t>(options_.max_batch_items)) {
     PollPtr poll = queue.line.front();
     queue.line.pop_front();
+    // The byte budget is the batch's: who asks for little must not make little of everybody's.
+    if (!batch->offered.empty() && poll->call.max_bytes != batch->claim.max_bytes) {
+      skipped.push_back(poll);
+      continue;
+    }
     int16_t least;
     const int32_t kept = Kept(*poll, &least);
     int32_t wanted = poll->call.max_jobs;
@@ -392,7 +397,7 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
     }
     batch->offered.push_back({poll, batch->claim.slots.size(), count});
     for (size_t i = 0; i < count; ++i) batch->claim.slots.push_back({worker->second, request, poll->call.lease});
-    batch->claim.max_bytes = std::min(batch->claim.max_bytes, poll->call.max_bytes);
+    batch->claim.max_bytes = poll->call.max_bytes;
     poll->in_flight = true;
     if (kept > 0) break;
   }

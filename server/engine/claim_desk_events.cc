@@ -26,18 +26,19 @@ void ClaimDesk::NoteQueue(const store::Queue& row) {
   {
     std::lock_guard<std::mutex> lock(mu_);
     Queue& queue = QueueOf(row.id);
-    const bool resumed = queue.paused && !row.paused;
+    bool wake = queue.paused && !row.paused;
     queue.paused = row.paused;
     if (auto waiting = unknown_.find(row.name); waiting != unknown_.end()) {
       std::list<PollPtr> polls = std::move(waiting->second);
       unknown_.erase(waiting);
+      wake = true;  // Its first job may have been told of before these polls were known to want it.
       for (const PollPtr& poll : polls) {
         poll->unknown.erase(row.name);
         poll->queues.push_back(row.id);
         if (poll->is_parked) poll->parked.emplace_back(&queue, queue.parked.insert(queue.parked.end(), poll));
       }
     }
-    if (resumed) {
+    if (wake) {
       WakeParked(queue, 1, actions);
       Pump(queue, actions);
     }

@@ -160,6 +160,11 @@ class EngineImpl : public Engine {
   absl::StatusOr<QueueInfo> Learned(absl::StatusOr<store::Queue> queue);
 
   // --- replica_loop.cc
+  // The named jobs of one queue. `request` empty: not to be repeated.
+  absl::StatusOr<std::vector<store::NamedClaimOutcome>> ClaimNamedIn(int32_t queue, const NamedClaimCall& call,
+                                                                     const std::string& request,
+                                                                     const std::vector<store::JobId>& ids,
+                                                                     Clock::TimePoint sent);
   void ReplicaLoop();
   void ListenLoop();
   // Something became ready by a transaction of this replica: tells the others, if that is asked for.

@@ -220,46 +220,18 @@ void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline,
   executor_.Post([this, call = std::move(call), done = Tracked(std::move(done))] {
     const Clock::TimePoint sent = clock_.Now();
     std::vector<store::NamedClaimOutcome> answers(call.ids.size());
-    if (!call.request_id.empty()) {
-      // A repeat gets what the original got.
-      auto found = store_.FindClaim(call.request_id);
-      if (!found.ok()) return done(found.status());
-      if (found->has_value()) {
-        for (size_t i = 0; i < call.ids.size(); ++i) {
-          for (store::ClaimedJob& job : **found) {
-            if (job.job.id == call.ids[i]) answers[i].job = job;
-          }
-          if (!answers[i].job) {
-            answers[i].refusal = MakeError(absl::StatusCode::kFailedPrecondition, "LEASE_LOST",
-                                           "the claim of this request id does not hold the job (any more)");
-          }
-        }
-        return done(std::move(answers));
-      }
-    }
     std::map<int32_t, std::vector<size_t>> by_queue;
     for (size_t i = 0; i < call.ids.size(); ++i) by_queue[call.ids[i].queue].push_back(i);
     for (const auto& [queue, indexes] : by_queue) {
       std::vector<store::JobId> ids;
       for (size_t i : indexes) ids.push_back(call.ids[i]);
-      // One entry per queue: each is a transaction of its own.
-      const std::string request = call.request_id.empty() || by_queue.size() == 1 ? call.request_id : std::string();
-      auto outcomes = store_.ClaimNamed(queue, replica_, call.worker, call.lease, request, ids);
-      if (!outcomes.ok()) {
-        reconcile_ = true;
-        return done(outcomes.status());
-      }
-      std::vector<store::ClaimedJob> granted;
-      int held = 0;
-      for (size_t i = 0; i < indexes.size(); ++i) {
-        answers[indexes[i]] = std::move((*outcomes)[i]);
-        if (answers[indexes[i]].job) granted.push_back(*answers[indexes[i]].job);
-        held += DetailsOf(answers[indexes[i]].refusal).reason == "LEASE_HELD";
-      }
-      Granted(granted, sent);
-      if (held > 0) {
-        Metrics::Add(metrics_.lease_acquisitions, {{"queue", directory_.Name(queue)}, {"outcome", "held"}}, held);
-      }
+      // Each queue is a transaction, and a claim to repeat, of its own.
+      const std::string request = call.request_id.empty() || by_queue.size() == 1
+                                      ? call.request_id
+                                      : absl::StrCat(call.request_id, "\n", queue);
+      auto outcomes = ClaimNamedIn(queue, call, request, ids, sent);
+      if (!outcomes.ok()) return done(outcomes.status());
+      for (size_t i = 0; i < indexes.size(); ++i) answers[indexes[i]] = std::move((*outcomes)[i]);
     }
     std::vector<store::Job*> jobs;
     for (store::NamedClaimOutcome& answer : answers) {
@@ -268,6 +240,50 @@ void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline,
     if (absl::Status known = KnowQueues(jobs); !known.ok()) return done(known);
     done(std::move(answers));
   });
+}
+
+absl::StatusOr<std::vector<store::NamedClaimOutcome>> EngineImpl::ClaimNamedIn(int32_t queue,
+                                                                               const NamedClaimCall& call,
+                                                                               const std::string& request,
+                                                                               const std::vector<store::JobId>& ids,
+                                                                               Clock::TimePoint sent) {
+  // A repeat gets what the original got; also one that comes while the original is at work, whose claim is then
+  // refused.
+  for (bool claimed = false;; claimed = true) {
+    if (!request.empty()) {
+      TENURE_ASSIGN_OR_RETURN(const auto found, store_.FindClaim(request));
+      if (found) {
+        std::vector<store::NamedClaimOutcome> outcomes(ids.size());
+        for (size_t i = 0; i < ids.size(); ++i) {
+          for (const store::ClaimedJob& job : *found) {
+            if (job.job.id == ids[i]) outcomes[i].job = job;
+          }
+          if (!outcomes[i].job) {
+            outcomes[i].refusal = MakeError(absl::StatusCode::kFailedPrecondition, "LEASE_LOST",
+                                            "the claim of this request id does not hold the job (any more)");
+          }
+        }
+        return outcomes;
+      }
+    }
+    auto outcomes = store_.ClaimNamed(queue, replica_, call.worker, call.lease, request, ids);
+    if (DetailsOf(outcomes.status()).reason == "REQUEST_REPLAYED" && !claimed) continue;
+    if (!outcomes.ok()) {
+      reconcile_ = true;
+      return outcomes.status();
+    }
+    std::vector<store::ClaimedJob> granted;
+    int held = 0;
+    for (const store::NamedClaimOutcome& outcome : *outcomes) {
+      if (outcome.job) granted.push_back(*outcome.job);
+      held += DetailsOf(outcome.refusal).reason == "LEASE_HELD";
+    }
+    Granted(granted, sent);
+    if (held > 0) {
+      Metrics::Add(metrics_.lease_acquisitions, {{"queue", directory_.Name(queue)}, {"outcome", "held"}}, held);
+    }
+    return outcomes;
+  }
 }
 
 }  // namespace tenure::engine

@@ -32,12 +32,16 @@ void LeaseWatch::AddGrant(int64_t grant, Clock::TimePoint keep_until,
                           const std::vector<std::pair<store::LeaseRef, Clock::TimePoint>>& leases) {
   std::lock_guard<std::mutex> lock(mu_);
   if (!grants_.try_emplace(grant, Grant{leases.size(), keep_until}).second) return;
-  for (const auto& [lease, ends] : leases) Watch(lease, ends);
+  for (const auto& [lease, ends] : leases) WatchUnlessNewer(lease, ends);
 }
 
 void LeaseWatch::PutBack(const store::LeaseRef& lease, Clock::TimePoint ends) {
   std::lock_guard<std::mutex> lock(mu_);
-  // A newer lease of the job may have been granted meanwhile.
+  WatchUnlessNewer(lease, ends);
+}
+
+void LeaseWatch::WatchUnlessNewer(const store::LeaseRef& lease, Clock::TimePoint ends) {
+  // What was read from the database may be older than what has been granted since.
   auto watched = leases_.find(lease.id);
   if (watched != leases_.end() && watched->second.lease.number > lease.number) return EndOf(lease.grant);
   Watch(lease, ends);
@@ -86,7 +90,8 @@ void LeaseWatch::Forget(int64_t id, int32_t number) {
   }
 }
 
-std::map<int32_t, std::vector<store::LeaseRef>> LeaseWatch::TakeDue() {
+std::map<int32_t, std::vector<store::LeaseRef>> LeaseWatch::TakeDue(
+    std::map<int32_t, std::vector<store::LeaseRef>>* held) {
   std::map<int32_t, std::vector<store::LeaseRef>> due;
   std::lock_guard<std::mutex> lock(mu_);
   const Clock::TimePoint now = clock_.Now();
@@ -99,6 +104,7 @@ std::map<int32_t, std::vector<store::LeaseRef>> LeaseWatch::TakeDue() {
       if (watched == leases_.end() || watched->second.lease.number != number) continue;
       if (watched->second.ends > now) {
         wheel_[NextLook(now, watched->second.ends)].emplace_back(id, number);
+        (*held)[watched->second.lease.queue].push_back(watched->second.lease);
         continue;
       }
       due[watched->second.lease.queue].push_back(watched->second.lease);

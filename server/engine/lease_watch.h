@@ -37,8 +37,9 @@ class LeaseWatch {
   // Only if it is watched under this number.
   void Extend(const store::LeaseRef& lease, Clock::TimePoint ends);
   void Forget(int64_t id, int32_t number);
-  // Takes out what may have ended by now, by queue. Whoever takes puts back, or drops, each of them.
-  std::map<int32_t, std::vector<store::LeaseRef>> TakeDue();
+  // Takes out what may have ended by now, by queue. Whoever takes puts back, or drops, each of them. `held`: those
+  // whose end is not near, about once a minute: whether they were settled elsewhere is worth a look.
+  std::map<int32_t, std::vector<store::LeaseRef>> TakeDue(std::map<int32_t, std::vector<store::LeaseRef>>* held);
   // Takes out the grants that are over. Whoever cannot drop their records puts them back by AddGrant without leases.
   std::vector<int64_t> TakeOver();
   std::vector<int64_t> grants() const;
@@ -61,6 +62,7 @@ class LeaseWatch {
   static Tick NextLook(Clock::TimePoint now, Clock::TimePoint ends);
 
   void Watch(const store::LeaseRef& lease, Clock::TimePoint ends);
+  void WatchUnlessNewer(const store::LeaseRef& lease, Clock::TimePoint ends);
   void EndOf(int64_t grant);
 
   Clock& clock_;

@@ -306,7 +306,17 @@ void EngineImpl::ReapDue() {
     std::lock_guard<std::mutex> lock(mu_);
     as_of = database_time_;
   }
-  for (auto& [queue, due] : watch_.TakeDue()) {
+  std::map<int32_t, std::vector<store::LeaseRef>> held;
+  const auto all_due = watch_.TakeDue(&held);
+  // Another replica, or an application's tenure.complete, may have settled them, and nobody tells.
+  for (auto& [queue, leases] : held) {
+    executor_.Post([this, queue = queue, leases = std::move(leases)] {
+      const auto gone = store_.GoneLeases(queue, leases);
+      if (!gone.ok()) return;  // They are looked at again in a minute.
+      for (const store::LeaseRef& lease : *gone) watch_.Forget(lease.id, lease.number);
+    });
+  }
+  for (const auto& [queue, due] : all_due) {
     const size_t page = static_cast<size_t>(options_.max_batch_items);
     for (size_t at = 0; at < due.size(); at += page) {
       std::vector<store::LeaseRef> part(due.begin() + static_cast<std::ptrdiff_t>(at),

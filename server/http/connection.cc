@@ -1,7 +1,9 @@
 // See connection.h. Layer: http. The one file that includes Boost.Beast, which compiles slowly.
 #include "server/http/connection.h"
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 
 #include <atomic>
 #include <boost/asio/write.hpp>
@@ -300,11 +302,16 @@ void Connection::OnWritten(error_code error) {
   if (phase_ != Phase::kWriting) return;
   out_body_ = std::string();
   if (error) return Close();
-  // The caller that closed its side while the answer was on its way has most likely not got it. Otherwise it counts as
-  // delivered.
-  if (auto cancel = std::exchange(cancel_, nullptr); cancel && peer_closed_) cancel();
+  // A caller that closes its side has got what its system has acknowledged: many close as soon as they have read the
+  // answer, before we are told that it was written. Otherwise it counts as delivered.
+  if (auto cancel = std::exchange(cancel_, nullptr); cancel && peer_closed_ && Unacknowledged() > 0) cancel();
   if (last_request_) return Linger();
   NextRequest();
+}
+
+int Connection::Unacknowledged() {
+  int bytes = 0;
+  return ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) == 0 ? bytes : 1;
 }
 
 void Connection::Linger() {

@@ -55,6 +55,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void RefuseMalformed(error_code error);
   void Write(Response response);
   void OnWritten(error_code error);
+  // Bytes that were written and that the peer's system has not acknowledged.
+  int Unacknowledged();
   void Linger();
   void SetTimer(absl::Duration after);
   void OnTimeout();

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/base/status.h"
 #include "server/rpc/text.h"
 
@@ -39,6 +40,7 @@ absl::Status TimesFrom(const Field& field, const v1::JobSpec& spec, store::NewJo
     return Invalid(field / "ttl", "only one of expire_time and ttl may be set");
   if (spec.has_due_time()) {
     TENURE_ASSIGN_OR_RETURN(job.due, TimeFrom(field / "due_time", spec.due_time()));
+    if (*job.due > absl::Now() + kTenYears) return Invalid(field / "due_time", "must be within the next 10 years");
   }
   if (spec.has_delay()) {
     TENURE_ASSIGN_OR_RETURN(job.delay, DurationIn(field / "delay", spec.delay(), absl::ZeroDuration(), kTenYears));

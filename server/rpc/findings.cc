@@ -41,7 +41,11 @@ void Diagnose(const store::DatabaseInfo& info, Findings* out) {
   Add(out, "pooling mode", kOk,
       info.pooled ? "through a transaction pooler; nothing is kept in sessions"
                   : "connected directly, without a pooler");
-  if (info.schema_version > 0) {
+  if (info.schema_version > 0 && info.schema_version < info.required_schema) {
+    Add(out, "schema version", kError,
+        absl::StrCat("version ", info.schema_version, ", and this daemon needs ", info.required_schema),
+        "Run: tenured migrate up");
+  } else if (info.schema_version > 0) {
     Add(out, "schema version", kOk, absl::StrCat("version ", info.schema_version));
   } else {
     Add(out, "schema version", kError, "the schema tenure is not there", "Run: tenured migrate up");

@@ -117,6 +117,8 @@ class Store : public ScheduleStore {
                                                    absl::Time as_of = absl::InfiniteFuture()) = 0;
   // What this replica's claims leased, but for the grants in `known`: the net under its timers.
   virtual absl::StatusOr<std::vector<LeaseGrant>> ListLeases(int32_t replica, std::span<const int64_t> known) = 0;
+  // Those of `leases` (one queue) that stand no more: settled, cancelled or ended by whomever.
+  virtual absl::StatusOr<std::vector<LeaseRef>> GoneLeases(int32_t queue, std::span<const LeaseRef> leases) = 0;
   // Forgets grants none of whose leases stands any more, once no repeat of their claims can come. Idempotent.
   virtual absl::Status DropGrants(std::span<const int64_t> grants) = 0;
   // Ends the leases granted by replicas that are gone and that have run out, at most `limit` in a transaction, and

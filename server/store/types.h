@@ -429,6 +429,7 @@ struct RecoverResult {
 struct DatabaseInfo {
   std::string version;
   int version_number = 0;
+  int required_schema = 0;  // The least schema version that this daemon works with.
   std::string role;
   bool pooled = false;
   int schema_version = 0;

@@ -274,6 +274,37 @@ TEST_F(EngineTest, ARepeatedClaimGetsTheSameLeasesFromAnotherReplica) {
   EXPECT_EQ(third->jobs.size(), 2u);
 }
 
+// However a named claim and its repeats meet, and however many queues it names: all get the same leases.
+TEST_F(EngineTest, ARepeatedClaimOfNamedJobsGetsTheSameLeases) {
+  auto a = StartReplica("a");
+  auto b = StartReplica("b");
+  for (int round = 0; round < 10; ++round) {
+    NamedClaimCall call;
+    call.worker = "w";
+    call.lease = absl::Seconds(30);
+    call.request_id = absl::StrCat("named-", round);
+    for (const char* queue : {"na", "nb"}) call.ids.push_back(Enqueue(*a->engine, 1, queue)[0].id);
+    std::vector<std::future<absl::StatusOr<std::vector<store::NamedClaimOutcome>>>> calls;
+    for (int i = 0; i < 4; ++i) {
+      Engine& engine = i % 2 == 0 ? *a->engine : *b->engine;
+      calls.push_back(std::async(std::launch::async, [&engine, call] {
+        return Await<std::vector<store::NamedClaimOutcome>>(
+            [&](auto done) { engine.ClaimNamed(call, In(20), std::move(done)); });
+      }));
+    }
+    std::set<std::string> tokens;
+    for (auto& answer : calls) {
+      const auto outcomes = answer.get();
+      ASSERT_TRUE(outcomes.ok()) << outcomes.status();
+      for (const store::NamedClaimOutcome& outcome : *outcomes) {
+        ASSERT_TRUE(outcome.job) << outcome.refusal;
+        tokens.insert(outcome.job->token.ToString());
+      }
+    }
+    EXPECT_EQ(tokens.size(), 2u);
+  }
+}
+
 // A worker that stops ends its poll and repeats it without waiting, to collect what the poll may have brought. Once
 // that is answered, nothing may be leased under the id any more: nobody would hear of it.
 TEST_F(EngineTest, ARepeatEndsTheWaitOfItsOriginalAndNothingIsLeasedAfterIt) {

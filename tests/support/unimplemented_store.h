@@ -99,6 +99,9 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<std::vector<store::LeaseGrant>> ListLeases(int32_t, std::span<const int64_t>) override {
     return Unimplemented();
   }
+  absl::StatusOr<std::vector<store::LeaseRef>> GoneLeases(int32_t, std::span<const store::LeaseRef>) override {
+    return Unimplemented();
+  }
   absl::Status DropGrants(std::span<const int64_t>) override { return Unimplemented(); }
   absl::StatusOr<store::RecoverResult> Recover(const store::Fence&, int) override { return Unimplemented(); }
   absl::StatusOr<Start> ReadStart() override { return Unimplemented(); }

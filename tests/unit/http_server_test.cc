@@ -238,6 +238,24 @@ TEST_F(HttpServerTest, TheCancelIsDroppedUncalledOnceTheAnswerIsWritten) {
   EXPECT_EQ(cancels.load(), 0);
 }
 
+// curl, and others, close as soon as they have read: what they were told is not taken back.
+TEST_F(HttpServerTest, ACallerThatReadsAndClosesHasGotItsAnswer) {
+  std::atomic<int> cancels = 0;
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  HttpServer server(options, metrics_, [&](Request, Respond respond) -> std::function<void()> {
+    respond(TextResponse(200, "leases"));
+    return [&cancels] { ++cancels; };
+  });
+  ASSERT_TRUE(server.Start().ok());
+  for (int i = 0; i < 500; ++i) {
+    RawHttp client(server.port());
+    ASSERT_EQ(client.Get("/").body, "leases\n");
+  }
+  server.Stop(Soon());
+  EXPECT_EQ(cancels.load(), 0);
+}
+
 TEST_F(HttpServerTest, AnAnswerMayComeOnAnotherThreadAndADroppedOneIsA500) {
   Start();
   auto client = Connect();

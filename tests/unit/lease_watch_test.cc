@@ -25,7 +25,7 @@ class LeaseWatchTest : public ::testing::Test {
  protected:
   std::set<int64_t> Due() {
     std::set<int64_t> ids;
-    for (const auto& [queue, leases] : watch_.TakeDue()) {
+    for (const auto& [queue, leases] : watch_.TakeDue(&held_)) {
       for (const LeaseRef& lease : leases) {
         EXPECT_EQ(lease.queue, queue);
         ids.insert(lease.id);
@@ -41,6 +41,7 @@ class LeaseWatchTest : public ::testing::Test {
     watch_.AddGrant(grants_, clock_.Now(), {{granted, ends}});
   }
 
+  std::map<int32_t, std::vector<LeaseRef>> held_;  // Looked at before their ends.
   int64_t grants_ = 0;
   ManualClock clock_;
   LeaseWatch watch_{clock_};
@@ -140,6 +141,28 @@ TEST_F(LeaseWatchTest, ANewerLeaseEndsTheOlderOnesGrant) {
   watch_.PutBack({1, 7, 1, 1}, clock_.Now() + seconds(1));
   watch_.Forget(7, 3);
   EXPECT_THAT(watch_.TakeOver(), ElementsAre(2));
+}
+
+// What is read from the database may be older than what was granted since.
+TEST_F(LeaseWatchTest, AnOlderGrantThatIsFoundLateDoesNotHideANewerLease) {
+  watch_.AddGrant(107, clock_.Now(), {{{1, 42, 7, 107}, clock_.Now() + seconds(1)}});
+  watch_.AddGrant(105, clock_.Now(), {{{1, 42, 5, 105}, clock_.Now() + seconds(1)}});
+  EXPECT_THAT(watch_.TakeOver(), ElementsAre(105));
+  clock_.Advance(absl::Seconds(1) + kLate);
+  const auto due = watch_.TakeDue(&held_);
+  ASSERT_EQ(due.at(1).size(), 1u);
+  EXPECT_EQ(due.at(1)[0].number, 7);
+}
+
+// So that one that was settled elsewhere need not be watched to its end.
+TEST_F(LeaseWatchTest, ALongLeaseIsLookedAtOnceAMinute) {
+  Grant({1, 7, 1}, clock_.Now() + std::chrono::hours(1));
+  for (int minute = 1; minute <= 3; ++minute) {
+    clock_.Advance(absl::Minutes(1) + kLate);
+    EXPECT_TRUE(Due().empty());
+    ASSERT_EQ(held_[1].size(), static_cast<size_t>(minute));
+    EXPECT_EQ(held_[1].back().id, 7);
+  }
 }
 
 TEST_F(LeaseWatchTest, ALongLeaseIsDueAtItsEnd) {

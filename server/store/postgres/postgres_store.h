@@ -67,6 +67,7 @@ class PostgresStore : public Store {
                                            std::vector<ReadyRange>* ready,
                                            absl::Time as_of = absl::InfiniteFuture()) override;
   absl::StatusOr<std::vector<LeaseGrant>> ListLeases(int32_t replica, std::span<const int64_t> known) override;
+  absl::StatusOr<std::vector<LeaseRef>> GoneLeases(int32_t queue, std::span<const LeaseRef> leases) override;
   absl::Status DropGrants(std::span<const int64_t> grants) override;
   absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) override;
 

@@ -149,6 +149,7 @@ absl::StatusOr<DatabaseInfo> PostgresStore::Inspect() {
     info.oldest_transaction_holder = r.Text(0, r.Column("oldest_holder"));
   }
   info.clock_difference = r.Time(0, r.Column("clock")) - (before + (after - before) / 2);
+  info.required_schema = kRequiredSchema;
   info.dead_tuples = r.Int(0, r.Column("dead"));
   info.live_tuples = r.Int(0, r.Column("live"));
   return info;

@@ -333,6 +333,22 @@ absl::StatusOr<std::vector<LeaseGrant>> PostgresStore::ListLeases(int32_t replic
   return ReadGrants(rows);
 }
 
+absl::StatusOr<std::vector<LeaseRef>> PostgresStore::GoneLeases(int32_t queue, std::span<const LeaseRef> leases) {
+  TENURE_ASSIGN_OR_RETURN(const Result rows,
+                          RunOne("resolve_live", sql::kResolveLive,
+                                 Params().Add(queue).AddArray(leases, [](const LeaseRef& lease) { return lease.id; })));
+  std::map<int64_t, int32_t> standing;  // Job: token number of its lease.
+  for (int row = 0; row < rows.rows(); ++row) {
+    if (static_cast<JobState>(rows.Int(row, 1)) == JobState::kLeased) standing[rows.Int(row, 0)] = rows.Int32(row, 2);
+  }
+  std::vector<LeaseRef> gone;
+  std::copy_if(leases.begin(), leases.end(), std::back_inserter(gone), [&](const LeaseRef& lease) {
+    const auto found = standing.find(lease.id);
+    return found == standing.end() || found->second != lease.number;
+  });
+  return gone;
+}
+
 absl::Status PostgresStore::DropGrants(std::span<const int64_t> grants) {
   return RunOne("drop_grants", sql::kDropGrants, Params().AddArray(grants)).status();
 }

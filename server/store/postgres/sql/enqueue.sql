@@ -1,7 +1,7 @@
 -- Accepts jobs without idempotency keys, all of one queue; tells what became ready (an event row per priority) and what is due
 -- later. $1 queue, $2.. one array per field, in the order of the items. Locks nothing. Answers id and state in the order of the items.
 with item as materialized (
-  select nextval('tenure.job_id') as id, t.*, coalesce(t.due, now() + t.delay_us * interval '1 microsecond', now()) as due_at,
+  select nextval('tenure.job_id') as id, t.*, greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now()) as due_at,
          coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond') as expires_at, length(t.payload) as size
   from unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::timestamptz[], $9::bigint[],
               $10::timestamptz[], $11::bigint[], $12::int[], $13::int[], $14::bigint[], $15::float8[], $16::bigint[], $17::text[])

@@ -3,7 +3,7 @@
 -- Parameters as in enqueue.sql, then $18 scope, $19 keys, $20 retention in microseconds, $21 fingerprints, $22 retry_of.
 -- Locks the keys in their order; waits for a key that another transaction has written and not committed, up to lock_timeout.
 with item as materialized (
-  select nextval('tenure.job_id') as id, t.*, coalesce(t.due, now() + t.delay_us * interval '1 microsecond', now()) as due_at,
+  select nextval('tenure.job_id') as id, t.*, greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now()) as due_at,
          coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond') as expires_at, length(t.payload) as size
   from unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::timestamptz[], $9::bigint[],
               $10::timestamptz[], $11::bigint[], $12::int[], $13::int[], $14::bigint[], $15::float8[], $16::bigint[], $17::text[],
