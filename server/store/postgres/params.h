@@ -2,6 +2,7 @@
 // Not thread-safe; build one per execution.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -89,14 +90,21 @@ class Params {
     return *this;
   }
 
-  // An array of what `get` returns for each element of `items`: a value or std::optional of one (nullopt: NULL). Types
-  // as in Add.
+  // An array of what `get` returns for each element of `items`: a value or std::optional of one (nullopt: NULL; an
+  // empty array if all are). Types as in Add.
   template <typename Range, typename Get>
   Params& AddArray(const Range& items, Get get, std::optional<uint32_t> oid = std::nullopt) {
     using Raw = std::decay_t<decltype(get(*std::begin(items)))>;
     using Element = typename Unwrap<Raw>::Type;
     Begin();
-    const size_t count = std::size(items);
+    size_t count = std::size(items);
+    // Beside the array of keys, which a batch always has, unnest fills up shorter ones with NULL: a field that nobody
+    // set costs nothing.
+    if constexpr (Unwrap<Raw>::kOptional) {
+      if (std::none_of(std::begin(items), std::end(items), [&](const auto& item) { return get(item).has_value(); })) {
+        count = 0;
+      }
+    }
     wire::Put32(data_, count == 0 ? 0 : 1);  // Dimensions.
     const size_t null_flag = data_.size();
     wire::Put32(data_, 0);
