@@ -21,7 +21,13 @@ constexpr Clock::Duration kFirstMoments = std::chrono::seconds(1);  // Of a star
 }  // namespace
 
 Caretaker::Caretaker(Database& database, store::Store& store, engine::Engine& engine, Clock& clock, bool migrate)
-    : database_(database), store_(store), engine_(engine), clock_(clock), wake_(clock), migrated_(!migrate) {
+    : database_(database),
+      store_(store),
+      engine_(engine),
+      clock_(clock),
+      wake_(clock),
+      migrates_(migrate),
+      migrated_(!migrate) {
   if (migrate) migration_ = absl::UnavailableError("the schema has not been migrated yet");
   for (const background::WorkerEntry& entry : background::AllWorkers()) {
     if (entry.needed_for_liveness) leaders_[std::string(entry.name)] = absl::OkStatus();
@@ -129,10 +135,12 @@ void Caretaker::TellChanges() {
 
 std::vector<http::ReadinessCheck> Caretaker::ReadinessChecks() const {
   std::vector<http::ReadinessCheck> checks;
-  checks.push_back({.name = "migrations", .warning = false, .check = [this] {
-                      const std::lock_guard<std::mutex> lock(mutex_);
-                      return migrated_ ? absl::OkStatus() : migration_;
-                    }});
+  if (migrates_) {
+    checks.push_back({.name = "migrations", .warning = false, .check = [this] {
+                        const std::lock_guard<std::mutex> lock(mutex_);
+                        return migrated_ ? absl::OkStatus() : migration_;
+                      }});
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [name, status] : leaders_) {
     checks.push_back({.name = absl::StrCat("background-", name), .warning = true, .check = [this, worker = name] {

@@ -50,6 +50,7 @@ class Caretaker {
   background::WakeUp wake_;
 
   mutable std::mutex mutex_;
+  const bool migrates_;     // It is this process that migrates, when it starts.
   bool migrated_;           // From here on guarded by mutex_.
   absl::Status migration_;  // Of the last try.
   absl::Status failure_;

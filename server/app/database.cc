@@ -28,10 +28,17 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const Configuration& co
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenToLook(const Configuration& configuration) {
-  absl::StatusOr<std::unique_ptr<Database>> opened = Open(configuration);
-  if (opened.ok() || DetailsOf(opened.status()).reason != "DATA_DIR_IN_USE") return opened;
+  if (!configuration.embedded()) return Open(configuration);
+  absl::StatusOr<std::string> running = embedded::FindRunning(configuration.data_dir);
+  if (!running.ok()) {
+    absl::StatusOr<std::unique_ptr<Database>> opened = Open(configuration);
+    if (opened.ok() || DetailsOf(opened.status()).reason != "DATA_DIR_IN_USE") return opened;
+    // A daemon started it in between.
+    running = embedded::FindRunning(configuration.data_dir);
+    if (!running.ok()) return running.status();
+  }
   std::unique_ptr<Database> database(new Database);
-  TENURE_ASSIGN_OR_RETURN(database->url_, embedded::FindRunning(configuration.data_dir));
+  database->url_ = *std::move(running);
   database->description_ = absl::StrCat("the embedded PostgreSQL in ", configuration.data_dir);
   return database;
 }

@@ -217,7 +217,6 @@ class Walk {
     if (value.kind_case() != Value::kListValue) return InvalidField(path, Expected("a list", value));
     for (int i = 0; i < value.list_value().values_size(); ++i) {
       const Value& element = value.list_value().values(i);
-      if (element.kind_case() == Value::kNullValue) continue;
       if (auto wrong = Single(absl::StrCat(path, "[", i, "]"), field, element)) return wrong;
     }
     return std::nullopt;

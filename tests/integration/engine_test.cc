@@ -118,6 +118,51 @@ TEST_F(EngineTest, AParkedPollOfAQueueThatDoesNotExistIsWoken) {
   EXPECT_EQ(claimed->jobs.size(), 1u);
 }
 
+// The queue's first job may be told of while the polls that want it are not yet known to: they are woken all the same.
+TEST_F(EngineTest, ThePollsOfAQueueThatIsMadeAtThatMomentAreAllWoken) {
+  auto a = StartReplica("a");
+  auto b = StartReplica("b");
+  for (int round = 0; round < 25; ++round) {
+    const std::string name = absl::StrCat("new-", round);
+    const auto began = Clock::Real().Now();
+    auto here = std::async(std::launch::async, [&] { return Claim(*a->engine, Call(1, absl::Seconds(10), name)); });
+    auto there = std::async(std::launch::async, [&] { return Claim(*b->engine, Call(1, absl::Seconds(10), name)); });
+    Enqueue(*a->engine, 2, name);
+    for (auto* polled : {&here, &there}) {
+      auto claimed = polled->get();
+      ASSERT_TRUE(claimed.ok()) << claimed.status();
+      EXPECT_EQ(claimed->jobs.size(), 1u) << name;
+    }
+    EXPECT_LT(Clock::Real().Now() - began, std::chrono::seconds(3)) << name;
+  }
+}
+
+TEST_F(EngineTest, OnePollsSmallByteBudgetLeavesTheOthersTheirs) {
+  auto replica = StartReplica();
+  store::NewJob large;
+  large.kind = "k";
+  large.payload = {std::string(100'000, 'x'), "text/plain"};
+  for (int round = 0; round < 5; ++round) {
+    ClaimCall small = Call(10, absl::Seconds(10));
+    small.max_bytes = 150'000;
+    ClaimCall wide = Call(5, absl::Seconds(10));
+    auto first = std::async(std::launch::async, [&] { return Claim(*replica->engine, small); });
+    auto second = std::async(std::launch::async, [&] { return Claim(*replica->engine, wide); });
+    ASSERT_EQ(Enqueue(*replica->engine, 6, "q", large).size(), 6u);
+    for (auto* polled : {&first, &second}) {
+      auto claimed = polled->get();
+      ASSERT_TRUE(claimed.ok()) << claimed.status();
+      ASSERT_FALSE(claimed->jobs.empty());
+      if (polled == &first) {
+        EXPECT_EQ(claimed->jobs.size(), 1u);
+      } else {
+        // What a claim left over budget is looked at again with half of the next one's slots.
+        EXPECT_GE(claimed->jobs.size(), 2u);
+      }
+    }
+  }
+}
+
 TEST_F(EngineTest, AnotherReplicasEnqueueAndTheSqlFunctionWakeAParkedPollInTime) {
   auto a = StartReplica("a");
   auto b = StartReplica("b");

@@ -440,6 +440,61 @@ TEST_F(StoreLifecycleTest, TheSqlFunctionsWriteWhatTheRpcsWrite) {
   EXPECT_EQ(Sql("select sum(leased)::text || ',' || sum(completed) from tenure.event"), "0,2");
 }
 
+TEST_F(StoreLifecycleTest, TenureEnqueueRefusesWhatTheApiRefuses) {
+  const std::pair<std::string, std::string> bad[] = {
+      {"'no blank', 'k', '{}'", "queue"},
+      {"null, 'k', '{}'", "queue"},
+      {"'q', 'no blank', '{}'", "kind"},
+      {"'q', null, '{}'", "kind"},
+      {"'q', 'k', '{}', priority => 101", "priority"},
+      {"'q', 'k', repeat('x', 1048577)", "payload"},
+      {"'q', 'k', '{}', max_attempts => 0", "max_attempts"},
+      {"'q', 'k', '{}', due_at => now(), delay => '1s'", "due_at, delay"},
+      {"'q', 'k', '{}', due_at => 'infinity'", "due_at"},
+      {"'q', 'k', '{}', due_at => '-infinity'", "due_at"},
+      {"'q', 'k', '{}', due_at => now() + interval '11 years'", "due_at"},
+      {"'q', 'k', '{}', delay => '-1s'", "delay"},
+      {"'q', 'k', '{}', delay => '11 years'", "delay"},
+      {"'q', 'k', '{}', expires_at => 'infinity'", "expires_at"},
+      {"'q', 'k', '{}', expires_at => now() + interval '101 years'", "expires_at"},
+      {"'q', 'k', '{}', headers => '[]'", "headers"},
+      {"'q', 'k', '{}', headers => '\"x\"'", "headers"},
+      {"'q', 'k', '{}', idempotency_key => ''", "idempotency_key"},
+      {"'q', 'k', '{}', idempotency_key => repeat('x', 256)", "idempotency_key"},
+  };
+  auto connection = store::postgres::Connection::Open(database_.url(), "application", absl::Seconds(5)).value();
+  for (const auto& [arguments, field] : bad) {
+    const std::string sql = "select tenure.enqueue(" + arguments + ")";
+    postgres::Transaction tx(*connection, {absl::Seconds(10)});
+    const auto refused = tx.Run(sql, postgres::Params());
+    ASSERT_FALSE(refused.ok()) << arguments;
+    EXPECT_NE(refused.status().message().find("tenure.enqueue: " + field + ":"), absl::string_view::npos)
+        << arguments << " was told: " << refused.status();
+  }
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "0");
+  Sql("select tenure.enqueue('q', 'k', '{}', due_at => now() - interval '1 day', expires_at => now() + interval '1 "
+      "day')");
+  EXPECT_EQ(Claim(1).size(), 1u);
+}
+
+TEST_F(StoreLifecycleTest, LeasesThatWereSettledElsewhereAreTold) {
+  Enqueue(4);
+  const std::vector<ClaimedJob> held = Claim(4);
+  ASSERT_EQ(held.size(), 4u);
+  std::vector<LeaseRef> leases;
+  for (const ClaimedJob& job : held) leases.push_back({queue_, job.job.id.seq, job.token.number});
+  EXPECT_TRUE(store_->GoneLeases(queue_, leases).value().empty());
+  // One settled, one given back and claimed anew under another token, two still held.
+  EXPECT_EQ(Complete(held[0].token).state, TokenState::kWon);
+  Sql("update tenure.job set state = 3, token = token + 1, worker = null where id = " + std::to_string(leases[1].id));
+  EXPECT_EQ(Claim(1).size(), 1u);
+  const auto gone = store_->GoneLeases(queue_, leases);
+  ASSERT_TRUE(gone.ok()) << gone.status();
+  ASSERT_EQ(gone->size(), 2u);
+  EXPECT_EQ((*gone)[0].id, leases[0].id);
+  EXPECT_EQ((*gone)[1].id, leases[1].id);
+}
+
 TEST_F(StoreLifecycleTest, CountsFoldExactly) {
   Enqueue(5);
   auto claimed = Claim(3);

@@ -171,6 +171,8 @@ TEST_F(JsonDispatch, BadJsonNamesTheField) {
       {"/tenure.v1.WorkerService/Fail", "{\"items\":[{\"error\":{\"message\":\"\xFF\",\"type\":5}}]}",
        "items[0].error.type"},
       {"/tenure.v1.JobService/Enqueue", "{\"jobs\":", "body"},
+      {"/tenure.v1.JobService/Enqueue", R"({"jobs":[null]})", "jobs[0]"},
+      {"/tenure.v1.JobService/List", R"({"includePayloads":"yes"})", "include_payloads"},
       {"/tenure.v1.JobService/Enqueue", "[]", "body"},
       {"/tenure.v1.JobService/Enqueue", "null", "body"},
       {"/tenure.v1.JobService/Enqueue", "{\"jobs\":" + deep, "body"},
