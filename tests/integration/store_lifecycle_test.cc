@@ -138,6 +138,38 @@ TEST_F(StoreLifecycleTest, AClaimReportsHowFarItRead) {
   EXPECT_TRUE(second->ranges[0].exhausted);
 }
 
+TEST_F(StoreLifecycleTest, AClaimWhoseByteBudgetIsSpentHasReadNoFurther) {
+  const std::vector<NewJob> jobs(6, Spec(std::string(900, 'x')));
+  std::vector<JobId> ids;
+  for (const EnqueueOutcome& outcome : store_->Enqueue(queue_, jobs)->jobs) ids.push_back(outcome.id);
+  Key after = kLowestKey;
+  for (const bool alone : {true, false}) {
+    ClaimBatch batch = Batch(5, absl::Seconds(30), after);
+    batch.max_bytes = 2000;
+    batch.alone = alone;
+    auto claimed = store_->Claim(batch);
+    ASSERT_TRUE(claimed.ok()) << claimed.status();
+    EXPECT_EQ(claimed->jobs.size(), 2u);
+    EXPECT_FALSE(claimed->ranges[0].exhausted);
+    EXPECT_TRUE(claimed->missed.empty());
+    ASSERT_TRUE(claimed->ranges[0].last.has_value());
+    after = *claimed->ranges[0].last;
+    EXPECT_EQ(after.id, ids[alone ? 1 : 3].seq);
+  }
+  // Of single ids, those over the budget are to be looked at again; the stretch was not begun.
+  ClaimBatch batch = Batch(5, absl::Seconds(30), after);
+  batch.max_bytes = 100;
+  batch.revisit = {ids[5].seq, ids[4].seq};
+  std::sort(batch.revisit.begin(), batch.revisit.end());
+  auto claimed = store_->Claim(batch);
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  ASSERT_EQ(claimed->jobs.size(), 1u);
+  EXPECT_EQ(claimed->jobs[0].job.id.seq, ids[4].seq);
+  EXPECT_EQ(claimed->missed, std::vector<int64_t>{ids[5].seq});
+  EXPECT_FALSE(claimed->ranges[0].exhausted);
+  EXPECT_FALSE(claimed->ranges[0].last.has_value());
+}
+
 TEST_F(StoreLifecycleTest, ARowLockedByAnotherIsReportedAsMissed) {
   const auto ids = Enqueue(2);
   tenure::testing::PostgresEnv::Get();

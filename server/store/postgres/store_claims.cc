@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "server/base/status.h"
 #include "server/store/postgres/errors.h"
@@ -14,10 +15,17 @@ namespace tenure::store::postgres {
 namespace {
 
 // One row sort of claim.sql each.
-enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2, kPaused = 3, kGranted = 4 };
+enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2, kPaused = 3, kGranted = 4, kCut = 5 };
 
 constexpr std::string_view kUniqueViolation = "23505";
 constexpr std::string_view kLockNotAvailable = "55P03";
+
+// claim.sql, or the form of it that waits for nobody and passes over nobody: it fails instead.
+std::string_view ClaimStatement(bool alone) {
+  static const std::string* const kAlone = new std::string(absl::StrReplaceAll(
+      absl::string_view(sql::kClaim.data(), sql::kClaim.size()), {{"for update skip locked", "for update nowait"}}));
+  return alone ? std::string_view(*kAlone) : sql::kClaim;
+}
 
 bool SameForAll(const std::vector<ClaimSlot>& slots) {
   return std::all_of(slots.begin(), slots.end(), [&](const ClaimSlot& s) {
@@ -76,6 +84,7 @@ class ClaimReader {
     std::vector<int> leased;
     int64_t read = 0;
     size_t furthest = 0;
+    bool cut = false;
     for (int row = 0; row < rows_.rows(); ++row) {
       switch (rows_.Int(row, sort)) {
         case kLeased:
@@ -91,6 +100,9 @@ class ClaimReader {
         case kGranted:
           grants[rows_.Text(row, kind)] = rows_.Int(row, id);
           break;
+        case kCut:
+          cut = true;
+          break;
         default: {
           read += rows_.Int(row, keys);
           const size_t no = static_cast<size_t>(rows_.Int(row, range_no));
@@ -100,9 +112,9 @@ class ClaimReader {
         }
       }
     }
-    // All stretches were read to their ends, unless the statement found as many jobs as it wanted: then those before
-    // the one it stopped in were, and those after it were not begun.
-    const bool stopped = read >= static_cast<int64_t>(slots_.size());
+    // All stretches were read to their ends, unless the statement found as many jobs as it wanted, or as large ones:
+    // then those before the one it stopped in were, and those after it were not begun.
+    const bool stopped = cut || read >= static_cast<int64_t>(slots_.size());
     for (size_t i = 0; i < result_.ranges.size(); ++i) result_.ranges[i].exhausted = !stopped || i + 1 < furthest;
 
     std::sort(leased.begin(), leased.end(), [&](int a, int b) { return rows_.Int(a, id) < rows_.Int(b, id); });
@@ -183,8 +195,9 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
         return out;
       }
       tx.Queue(sql::kLockQueueShared, Params().Add(batch.queue));
-      TENURE_ASSIGN_OR_RETURN(const Result rows,
-                              tx.RunAndCommit(sql::kClaim, ClaimParams(batch, slots, Secrets(slots.size()), alone)));
+      TENURE_ASSIGN_OR_RETURN(
+          const Result rows,
+          tx.RunAndCommit(ClaimStatement(alone), ClaimParams(batch, slots, Secrets(slots.size()), alone)));
       ClaimReader reader(rows, batch, slots);
       std::vector<int32_t> taken = std::move(out.result.taken_requests);
       out.result = reader.Read();

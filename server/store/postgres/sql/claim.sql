@@ -3,11 +3,13 @@
 -- $1 queue, $2 replica, $3 priorities, $4/$5 after (rank, id), $6/$7 up to (rank, id), $8 ids to look at again, then one array
 -- element per slot: $9 worker (index into $12, from 1), $10 lease in microseconds, $11 secret; $12 worker names, $13 byte budget;
 -- $14 request (index into $15, from 1; 0: none) of each slot; $15 request ids, $16 how long each may be repeated, in microseconds;
--- $17 alone: whether to fail with lock_not_available if anybody holds a row in the way, so that nothing can have been passed over and
--- it need not be looked for; $18 uniform: whether all slots have the one worker, lease and request of the first element.
+-- $17 alone: nothing can have been passed over, and it need not be looked for. That holds for the form of this statement that has NOWAIT
+-- in the place of SKIP LOCKED (ClaimStatement, store_claims.cc): it fails with lock_not_available if anybody holds a row in the way;
+-- $18 uniform: whether all slots have the one worker, lease and request of the first element.
 -- The slots go to the jobs in the order of their ids. Answers rows of five sorts (row_sort): 0 a leased job; 1 an id that was ready but not got (locked
--- by another, or over the budget): look at it again; 2 how far a stretch was read (range_no from 1, number of keys, last key);
--- 3 the queue is paused: nothing was read; 4 which row of tenure.lease_grant (id) holds the leases of which request (kind).
+-- by another): look at it again; 2 how far a stretch was read (range_no from 1, number of keys, last key);
+-- 3 the queue is paused: nothing was read; 4 which row of tenure.lease_grant (id) holds the leases of which request (kind);
+-- 5 the byte budget ended the reading.
 -- `more`: claim_details.sql has what is not answered here. unique_violation: a request id has been used.
 -- The rank of a ready job never changes, so the last key that was locked is the last that was read.
 -- An index scan does not end at (rank, id) <= (a, b) while the rank is the same: it would read to the end of the queue. So a stretch within
@@ -48,42 +50,28 @@ with locked as materialized (
      ) o
      where r.after_rank <> r.upto_rank
    ) j
-   where not $17::boolean and not (select q.paused from tenure.queue q where q.id = $1))
-  union all
-  (select r.range_no, j.*
-   from unnest($3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-        with ordinality as r (priority, after_rank, after_id, upto_rank, upto_id, range_no)
-   cross join lateral (
-     select c.* from (
-       select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
-       from tenure.job j
-       where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
-         and j.rank = r.upto_rank and j.id > r.after_id and j.id <= r.upto_id and (j.state + 0) = 3
-       order by j.rank, j.id limit cardinality($11::bigint[])
-       for update nowait
-     ) c
-     where r.after_rank = r.upto_rank
-     union all
-     select o.* from (
-       select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
-       from tenure.job j
-       where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
-         and (j.rank, j.id) > (r.after_rank, r.after_id) and j.rank <= r.upto_rank and (j.state + 0) = 3
-       order by j.rank, j.id limit cardinality($11::bigint[])
-       for update nowait
-     ) o
-     where r.after_rank <> r.upto_rank
-   ) j
-   where $17 and not (select q.paused from tenure.queue q where q.id = $1))
+   where not (select q.paused from tenure.queue q where q.id = $1))
   limit cardinality($11::bigint[])
+),
+-- The last row that is within the byte budget, in the order of reading, if there is one beyond it: what comes after counts as not
+-- read. One job is always within.
+cut as materialized (
+  select w.range_no, w.rank, w.id
+  from (select l.range_no, l.rank, l.id, coalesce(sum(l.payload_size) filter (where not l.expired) over in_order, 0) as total,
+               count(*) filter (where not l.expired) over in_order as jobs
+        from locked l where (select sum(f.payload_size) from locked f where not f.expired) > $13
+        window in_order as (order by l.range_no, l.rank, l.id rows unbounded preceding)) w
+  where w.total <= $13 or w.jobs <= 1
+  order by w.range_no desc, w.rank desc, w.id desc limit 1
 ),
 reach as materialized (
   select distinct on (l.range_no) l.range_no, count(*) over (partition by l.range_no) as keys, l.rank, l.id
-  from locked l order by l.range_no, l.rank desc, l.id desc
+  from locked l where ((l.range_no, l.rank, l.id) <= (select c.range_no, c.rank, c.id from cut c)) is not false
+  order by l.range_no, l.rank desc, l.id desc
 ),
--- The stretch in which all slots were filled; the ones before it were read to their ends, the ones after it not at all.
+-- The stretch in which all slots were filled, or the budget spent; the ones before it were read to their ends, the ones after it not at all.
 stop as materialized (
-  select max(r.range_no) as range_no from reach r having sum(r.keys) >= cardinality($11::bigint[])
+  select max(r.range_no) as range_no from reach r having sum(r.keys) >= cardinality($11::bigint[]) or exists (select 1 from cut)
 ),
 stretch as materialized (
   select r.priority, r.after_rank, r.after_id, case when r.range_no = s.range_no then e.rank else r.upto_rank end as upto_rank,
@@ -100,7 +88,7 @@ seen as materialized (
   cross join lateral (
     select j.id, j.priority from tenure.job j where j.id = r.id and j.queue_id = $1 and (j.state + 0) = 3 limit 1
   ) j
-  where not $17 and not (select q.paused from tenure.queue q where q.id = $1)
+  where not $17::boolean and not (select q.paused from tenure.queue q where q.id = $1)
   union all
   select j.id, r.priority from stretch r
   cross join lateral (
@@ -135,14 +123,8 @@ seen as materialized (
   where not $17 and not (select q.paused from tenure.queue q where q.id = $1)
 ),
 pick as materialized (
-  select case when (select coalesce(sum(l.payload_size), 0) from locked l where not l.expired) <= $13
-    then (select array_agg(distinct l.id order by l.id) from locked l where not l.expired)
-    else (select array_agg(distinct w.id order by w.id)
-          from (select l.id, sum(l.payload_size) over in_order as total, row_number() over in_order as n
-                from locked l where not l.expired
-                window in_order as (order by l.priority desc, l.rank, l.id rows unbounded preceding)) w
-          where w.total <= $13 or w.n = 1)
-    end as ids
+  select array_agg(distinct l.id order by l.id) as ids
+  from locked l where not l.expired and ((l.range_no, l.rank, l.id) <= (select c.range_no, c.rank, c.id from cut c)) is not false
 ),
 leased as (
   update tenure.job as j
@@ -175,10 +157,7 @@ from leased l
 union all
 select 1, null, null, null, null, null, s.id, null, null, s.priority, null, null, null, null, null, null, null, null, null, null, null, null, null,
        null, null, null, null, null, null
-from (select s.id, s.priority from seen s
-      union all
-      select l.id, l.priority from locked l
-      where $17 and (select cardinality(p.ids) from pick p) < (select count(*) from locked f where not f.expired)) s
+from seen s
 where s.id not in (select u.id from unnest((select p.ids from pick p)) as u (id)) and s.id not in (select l.id from locked l where l.expired)
 union all
 select 2, r.range_no, r.keys, r.rank, null, null, r.id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
@@ -191,4 +170,8 @@ from tenure.queue q where q.id = $1 and q.paused
 union all
 select 4, null, null, null, null, null, g.id, null, g.request_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
        null, null, null, null, null
-from granted g;
+from granted g
+union all
+select 5, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+       null, null, null, null
+from cut c;
