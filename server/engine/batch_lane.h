@@ -129,42 +129,45 @@ class BatchLane {
                               std::make_move_iterator(items.begin() + static_cast<std::ptrdiff_t>(at + sizes[i])));
         at += sizes[i];
       }
-      std::lock_guard<std::mutex> lock(mu_);
-      Line& line = lines_[queue];
-      line.limit = std::max<size_t>(1, count / 2);
-      waiting_items_ += count;
-      for (auto group = batch.rbegin(); group != batch.rend(); ++group) line.groups.push_front(std::move(*group));
-    } else {
-      size_t at = 0;
-      for (size_t i = 0; i < batch.size(); ++i) {
-        if (!outcomes.ok()) {
-          batch[i].done(outcomes.status());
-        } else if (batch.size() == 1) {
-          batch[i].done(std::move(outcomes));
-        } else {
-          batch[i].done(std::vector<Outcome>(
-              std::make_move_iterator(outcomes->begin() + static_cast<std::ptrdiff_t>(at)),
-              std::make_move_iterator(outcomes->begin() + static_cast<std::ptrdiff_t>(at + sizes[i]))));
-        }
-        at += sizes[i];
+      {
+        std::lock_guard<std::mutex> lock(mu_);
+        Line& line = lines_[queue];
+        line.limit = std::max<size_t>(1, count / 2);
+        waiting_items_ += count;
+        for (auto group = batch.rbegin(); group != batch.rend(); ++group) line.groups.push_front(std::move(*group));
       }
+      executor_.Post([this, queue] { Run(queue); });
+      return;
     }
-    {
-      std::lock_guard<std::mutex> lock(mu_);
-      auto line = lines_.find(queue);
-      if (!divisible && line->second.limit > 0) {
-        line->second.limit *= 2;
-        if (line->second.limit >= limits_.batch_items) line->second.limit = 0;
+    // The next batch is on its way while this one's callers are answered.
+    if (GoOn(queue, !divisible)) executor_.Post([this, queue] { Run(queue); });
+    size_t at = 0;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (!outcomes.ok()) {
+        batch[i].done(outcomes.status());
+      } else if (batch.size() == 1) {
+        batch[i].done(std::move(outcomes));
+      } else {
+        batch[i].done(std::vector<Outcome>(
+            std::make_move_iterator(outcomes->begin() + static_cast<std::ptrdiff_t>(at)),
+            std::make_move_iterator(outcomes->begin() + static_cast<std::ptrdiff_t>(at + sizes[i]))));
       }
-      if (line->second.groups.empty()) {
-        line->second.running = false;
-        if (line->second.limit == 0) {
-          lines_.erase(line);  // Thousands of quiet queues cost nothing.
-        }
-        return;
-      }
+      at += sizes[i];
     }
-    executor_.Post([this, queue] { Run(queue); });
+  }
+
+  // After a batch: true if another waits. Else the line is at rest.
+  bool GoOn(int32_t queue, bool grow) {
+    std::lock_guard<std::mutex> lock(mu_);
+    auto line = lines_.find(queue);
+    if (grow && line->second.limit > 0) {
+      line->second.limit *= 2;
+      if (line->second.limit >= limits_.batch_items) line->second.limit = 0;
+    }
+    if (!line->second.groups.empty()) return true;
+    line->second.running = false;
+    if (line->second.limit == 0) lines_.erase(line);  // Thousands of quiet queues cost nothing.
+    return false;
   }
 
   const std::string verb_;

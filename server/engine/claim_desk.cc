@@ -432,7 +432,9 @@ void ClaimDesk::Send(Queue& queue, std::shared_ptr<Batch> batch, Actions& action
   }
   batch->claim.alone = batch->claim.revisit.empty() && queue.contended_until <= timers_.clock().Now();
   queue.in_flight = true;
-  actions.push_back([this, id = queue.id, batch] { executor_.Post([this, id, batch] { RunBatch(id, batch); }); });
+  // First of all, so that it is on its way while those who were served are answered.
+  actions.insert(actions.begin(),
+                 [this, id = queue.id, batch] { executor_.Post([this, id, batch] { RunBatch(id, batch); }); });
 }
 
 void ClaimDesk::RunBatch(int32_t queue, std::shared_ptr<Batch> batch) {

@@ -209,7 +209,8 @@ class FakeTenured::State::Workers final : public v1::WorkerService::Service {
         return grpc::Status::OK;
       }
       const auto until = std::chrono::steady_clock::now() + FromProto(request->wait());
-      state_.WaitUntil(lock, context, until, [&] { return Take(*request, response) > 0; });
+      // A call may get its thread only when its caller has gone.
+      state_.WaitUntil(lock, context, until, [&] { return !context->IsCancelled() && Take(*request, response) > 0; });
       if (response->jobs_size() > 0 && !request->request_id().empty())
         state_.replays[request->request_id()] = *response;
       return grpc::Status::OK;

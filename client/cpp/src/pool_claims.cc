@@ -48,9 +48,9 @@ ClaimSize PoolRun::Size() const {
                                            : ClaimSize{.max_jobs = 1, .reservations = {}, .open_below = {}};
   PoolLoad load;
   load.running = running_;
-  load.waiting = waiting_count_;
+  load.waiting = waiting_count_ + arriving_;
   load.held_below = [this](int priority) {
-    int held = limiter_->InUseBelow(priority);
+    int held = limiter_->InUseBelow(priority) + arriving_;  // Of any priority: they are known in a moment.
     for (const auto& [waiting, runs] : waiting_) held += waiting < priority ? static_cast<int>(runs.size()) : 0;
     return held;
   };
@@ -143,15 +143,43 @@ void PoolRun::OnClaim(absl::Status status, v1::ClaimResponse& response, SteadyTi
   const Visit visit(*this);
   if (!visit) return;
   if (status.ok()) {
-    TakeJobs(response, sent);
+    Count(shared_->counters.claims);
+    {
+      std::lock_guard lock(mutex_);
+      claim_in_flight_ = false;
+      claim_call_.reset();
+      claim_failures_ = 0;
+      claimed_once_ = true;
+      claim_id_.clear();
+      arriving_ += response.jobs_size();
+      if (response.jobs_size() == 0) {
+        NoteEmptyAnswer(sent);
+      } else {
+        empty_answers_ = 0;
+      }
+    }
+    if (response.jobs_size() > 0) {
+      MaybeClaim();  // The daemon takes the next jobs while these are taken in.
+      TakeJobs(response, sent);
+    }
   } else {
     OnClaimFailure(status, sent);
   }
   MaybeClaim();
 }
 
+void PoolRun::NoteEmptyAnswer(SteadyTime sent) {
+  dry_ = mode_ == PoolMode::kDrain && settles_ == settles_at_claim_;
+  // An empty answer long before its time (a replica that drains, say) must not become a busy loop.
+  const bool early = Clock::now() - sent < std::min<Duration>(options_.poll_wait / 2, std::chrono::seconds(1));
+  empty_answers_ = early ? empty_answers_ + 1 : 0;
+  if (early && mode_ == PoolMode::kServe && !stopping_) {
+    PauseClaims(Clock::now() + BackoffAfter(empty_answers_, absl::OkStatus(), kEmptyPace));
+  }
+  NoteProgress();
+}
+
 void PoolRun::TakeJobs(v1::ClaimResponse& response, SteadyTime sent) {
-  Count(shared_->counters.claims);
   if (response.replayed()) Count(shared_->counters.replayed);
   std::vector<RunPtr> runs;
   runs.reserve(static_cast<size_t>(response.jobs_size()));
@@ -168,11 +196,7 @@ void PoolRun::TakeJobs(v1::ClaimResponse& response, SteadyTime sent) {
   std::vector<RunPtr> back;
   {
     std::lock_guard lock(mutex_);
-    claim_in_flight_ = false;
-    claim_call_.reset();
-    claim_failures_ = 0;
-    claimed_once_ = true;
-    claim_id_.clear();
+    arriving_ -= static_cast<int>(runs.size());
     for (RunPtr& run : runs) {
       held_.emplace(run->lease.get(), run);
       if (stopping_) {
@@ -186,18 +210,7 @@ void PoolRun::TakeJobs(v1::ClaimResponse& response, SteadyTime sent) {
     }
     shared_->counters.waiting.store(waiting_count_, std::memory_order_relaxed);
     shared_->counters.unsettled.store(unsettled_, std::memory_order_relaxed);
-    if (runs.empty()) {
-      dry_ = mode_ == PoolMode::kDrain && settles_ == settles_at_claim_;
-      // An empty answer long before its time (a replica that drains, say) must not become a busy loop.
-      const bool early = Clock::now() - sent < std::min<Duration>(options_.poll_wait / 2, std::chrono::seconds(1));
-      empty_answers_ = early ? empty_answers_ + 1 : 0;
-      if (early && mode_ == PoolMode::kServe && !stopping_) {
-        PauseClaims(Clock::now() + BackoffAfter(empty_answers_, absl::OkStatus(), kEmptyPace));
-      }
-    } else {
-      empty_answers_ = 0;
-      WakeRunner();
-    }
+    WakeRunner();
     NoteProgress();
   }
   Release(back, Duration::zero());

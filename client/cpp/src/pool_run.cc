@@ -105,7 +105,7 @@ absl::Status PoolRun::Run(std::stop_token stop) {
     state_changed_.wait(lock, [this] {
       if (stop_requested_ || !fatal_.ok()) return true;
       if (mode_ == PoolMode::kServe) return false;
-      return held_.empty() && !claim_in_flight_ && (mode_ == PoolMode::kOne ? claimed_once_ : dry_);
+      return held_.empty() && arriving_ == 0 && !claim_in_flight_ && (mode_ == PoolMode::kOne ? claimed_once_ : dry_);
     });
   }
   return Shutdown();
@@ -202,7 +202,7 @@ absl::Status PoolRun::Shutdown() {
     AbandonHandlers(lock);
   }
   const bool flushed = state_changed_.wait_until(lock, Clock::now() + options_.flush_wait, [this] {
-    return held_.empty() && !claim_in_flight_ && claim_id_.empty();
+    return held_.empty() && arriving_ == 0 && !claim_in_flight_ && claim_id_.empty();
   });
   const int unsettled = static_cast<int>(held_.size());
   const bool uncollected = !flushed && (claim_in_flight_ || !claim_id_.empty());

@@ -84,6 +84,9 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   // Requires mutex_. The request to send now, if any.
   std::optional<v1::ClaimRequest> NextClaim(SteadyTime now);
   void OnClaim(absl::Status status, v1::ClaimResponse& response, SteadyTime sent);
+  // Requires mutex_. A claim was answered without jobs.
+  void NoteEmptyAnswer(SteadyTime sent);
+  // Of a claim that has been answered: its jobs become waiting ones.
   void TakeJobs(v1::ClaimResponse& response, SteadyTime sent);
   void OnClaimFailure(const absl::Status& status, SteadyTime sent);
   // Requires mutex_.
@@ -137,6 +140,7 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   absl::flat_hash_map<const HeldLease*, RunPtr> held_;
   AutoPrefetch auto_prefetch_;
   int waiting_count_ = 0;
+  int arriving_ = 0;  // Jobs of an answered claim that do not wait yet.
   int running_ = 0;
   int unsettled_ = 0;
   // Runners: threads, or tasks of the executor.

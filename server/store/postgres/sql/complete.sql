@@ -20,7 +20,7 @@ kept as (
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
     backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
     result, result_type)
-  select (now() at time zone 'utc')::date, l.id, l.queue_id, 6, l.priority, l.day, l.attempt, l.failures, l.crashes, l.releases, l.snoozes,
+  select (select (now() at time zone 'utc')::date), l.id, l.queue_id, 6, l.priority, l.day, l.attempt, l.failures, l.crashes, l.releases, l.snoozes,
     l.max_attempts, l.crash_budget, l.token, l.token_secret, 1, l.worker, l.leased_at, l.due_at, l.expires_at, l.created_at, l.started_at,
     now(), l.kind, l.tenant, l.payload_size, l.payload, l.payload_day, l.content_type, l.headers, l.backoff_initial_us,
     l.backoff_multiplier, l.backoff_max_us, l.error_message, l.error_type, l.error_detail, l.error_attempt, l.error_at, l.effect_key,

@@ -1,5 +1,6 @@
 -- Accepts jobs without idempotency keys, all of one queue; tells what became ready (an event row per priority) and what is due
 -- later. $1 queue, $2.. one array per field, in the order of the items. Locks nothing. Answers id and state in the order of the items.
+-- (select f()) is evaluated once, f() for each job.
 with item as materialized (
   select nextval('tenure.job_id') as id, t.*, greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now()) as due_at,
          coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond') as expires_at, length(t.payload) as size
@@ -12,14 +13,14 @@ inserted as (
   insert into tenure.job as j (id, queue_id, state, priority, day, max_attempts, crash_budget, due_at, expires_at, created_at,
                                updated_at, kind, tenant, payload_size, payload, payload_day, content_type, headers,
                                backoff_initial_us, backoff_multiplier, backoff_max_us, effect_key)
-  select i.id, $1, case when i.due_at <= now() then 3 else 1 end, i.priority, tenure.today(), i.max_attempts, i.crash_budget,
+  select i.id, $1, case when i.due_at <= now() then 3 else 1 end, i.priority, (select tenure.today()), i.max_attempts, i.crash_budget,
          i.due_at, i.expires_at, now(), now(), i.kind, i.tenant, i.size, case when i.size <= 1000 then i.payload end,
-         case when i.size > 1000 then tenure.today() end, i.content_type, i.headers::jsonb, i.backoff_initial_us,
+         case when i.size > 1000 then (select tenure.today()) end, i.content_type, i.headers::jsonb, i.backoff_initial_us,
          i.backoff_multiplier, i.backoff_max_us, i.effect_key
   from item i
 ),
 large as (
-  insert into tenure.payload as p (day, id, queue_id, data) select tenure.today(), i.id, $1, i.payload from item i where i.size > 1000
+  insert into tenure.payload as p (day, id, queue_id, data) select (select tenure.today()), i.id, $1, i.payload from item i where i.size > 1000
 ),
 ready as (
   insert into tenure.event as e (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, enqueued)
@@ -30,6 +31,6 @@ later as (
   insert into tenure.event as e (slot, queue_id, type, scheduled, enqueued, due_at)
   select tenure.event_slot(), $1, 2, count(*), count(*), min(i.due_at) from item i where i.due_at > now() having count(*) > 0
 )
-select i.id, tenure.today() as day, i.priority, extract(epoch from i.due_at - now())::float8 as due_in,
+select i.id, (select tenure.today()) as day, i.priority, case when i.due_at > now() then extract(epoch from i.due_at - now())::float8 else 0 end as due_in,
        pg_current_xact_id() as xid
 from item i order by i.ord;

@@ -14,7 +14,7 @@ with item as materialized (
 ),
 keyed as (
   insert into tenure.idempotency as k (queue_id, scope, key, job_id, job_day, fingerprint, expires_at)
-  select $1, $18, i.key, i.id, tenure.today(), i.fingerprint, now() + i.keep_us * interval '1 microsecond' from item i order by i.ord
+  select $1, $18, i.key, i.id, (select tenure.today()), i.fingerprint, now() + i.keep_us * interval '1 microsecond' from item i order by i.ord
   on conflict (queue_id, scope, key) do update
     set job_id = excluded.job_id, job_day = excluded.job_day, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at
     where k.expires_at <= now()
@@ -27,14 +27,14 @@ inserted as (
   insert into tenure.job as j (id, queue_id, state, priority, day, max_attempts, crash_budget, due_at, expires_at, created_at,
                                updated_at, kind, tenant, payload_size, payload, payload_day, content_type, headers,
                                backoff_initial_us, backoff_multiplier, backoff_max_us, effect_key, idempotency_key, retry_of)
-  select i.id, $1, case when i.due_at <= now() then 3 else 1 end, i.priority, tenure.today(), i.max_attempts, i.crash_budget,
+  select i.id, $1, case when i.due_at <= now() then 3 else 1 end, i.priority, (select tenure.today()), i.max_attempts, i.crash_budget,
          i.due_at, i.expires_at, now(), now(), i.kind, i.tenant, i.size, case when i.size <= 1000 then i.payload end,
-         case when i.size > 1000 then tenure.today() end, i.content_type, i.headers::jsonb, i.backoff_initial_us,
+         case when i.size > 1000 then (select tenure.today()) end, i.content_type, i.headers::jsonb, i.backoff_initial_us,
          i.backoff_multiplier, i.backoff_max_us, i.effect_key, case when $18 = 0 then i.key end, i.retry_of
   from won i
 ),
 large as (
-  insert into tenure.payload as p (day, id, queue_id, data) select tenure.today(), i.id, $1, i.payload from won i where i.size > 1000
+  insert into tenure.payload as p (day, id, queue_id, data) select (select tenure.today()), i.id, $1, i.payload from won i where i.size > 1000
 ),
 ready as (
   insert into tenure.event as e (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, enqueued)
@@ -45,6 +45,6 @@ later as (
   insert into tenure.event as e (slot, queue_id, type, scheduled, enqueued, due_at)
   select tenure.event_slot(), $1, 2, count(*), count(*), min(i.due_at) from won i where i.due_at > now() having count(*) > 0
 )
-select i.ord, i.id, tenure.today() as day, i.priority, extract(epoch from i.due_at - now())::float8 as due_in,
+select i.ord, i.id, (select tenure.today()) as day, i.priority, case when i.due_at > now() then extract(epoch from i.due_at - now())::float8 else 0 end as due_in,
        pg_current_xact_id() as xid
 from won i order by i.ord;
