@@ -16,6 +16,9 @@ create table tenure.queue (
   backoff_initial_us bigint,
   backoff_multiplier double precision,
   backoff_max_us bigint,
+  -- Bounds on the jobs that have not ended, in all and of each tenant; NULL: none. The daemon sheds what is beyond.
+  max_depth bigint,
+  max_tenant_depth bigint,
   description text not null default '',
   created_at timestamptz not null default now()
 );
@@ -93,6 +96,8 @@ create index job_ready on tenure.job (queue_id, priority, rank, id) where place 
 create index job_due on tenure.job (due_at, id) where place = 1;
 -- What ends jobs that did not start in time.
 create index job_expiring on tenure.job (expires_at, id) where expires_at is not null;
+-- What counts a tenant's jobs.
+create index job_tenant on tenure.job (queue_id, tenant) where tenant is not null;
 
 -- What each claim leased, in one row (per request id): how a repeated claim is answered, and how the leases of a replica that
 -- vanished are found. A row goes when none of its leases stands any more and its request's window is over.

@@ -21,6 +21,8 @@ struct SettingsOptions {
   std::optional<absl::Duration> backoff_initial;
   std::optional<double> backoff_multiplier;
   std::optional<absl::Duration> backoff_max;
+  std::optional<int64_t> max_depth;
+  std::optional<int64_t> max_tenant_depth;
   std::optional<std::string> description;
   bool paused = false;
   std::vector<std::string> reset;
@@ -36,6 +38,9 @@ void AddSettings(CLI::App& command, SettingsOptions& options) {
   AddDuration(command, "--backoff-initial", options.backoff_initial, "Wait after the first failure [1s]");
   command.add_option("--backoff-multiplier", options.backoff_multiplier, "Growth of the wait per failure [2]");
   AddDuration(command, "--backoff-max", options.backoff_max, "The longest wait [1h]");
+  command.add_option("--max-depth", options.max_depth,
+                     "Jobs that have not ended; beyond it enqueues are refused [no bound]");
+  command.add_option("--max-tenant-depth", options.max_tenant_depth, "The same for each tenant [no bound]");
   command.add_option("--description", options.description, "A note for people");
 }
 
@@ -49,6 +54,8 @@ v1::QueueSettings MakeSettings(const SettingsOptions& options) {
   v1::QueueSettings settings;
   if (options.max_attempts) settings.set_max_attempts(*options.max_attempts);
   if (options.crash_budget) settings.set_crash_budget(*options.crash_budget);
+  if (options.max_depth) settings.set_max_depth(*options.max_depth);
+  if (options.max_tenant_depth) settings.set_max_tenant_depth(*options.max_tenant_depth);
   if (options.description) settings.set_description(*options.description);
   if (options.has_backoff()) SetBackoff(options, *settings.mutable_backoff());
   return settings;
@@ -78,6 +85,8 @@ void PrintQueue(Context& context, const v1::Queue& queue) {
                {"max attempts", absl::StrCat(settings.max_attempts())},
                {"crash budget", absl::StrCat(settings.crash_budget())},
                {"backoff", backoff},
+               {"max depth", settings.max_depth() > 0 ? absl::StrCat(settings.max_depth()) : ""},
+               {"max tenant depth", settings.max_tenant_depth() > 0 ? absl::StrCat(settings.max_tenant_depth()) : ""},
                {"ready", absl::StrCat(stats.ready())},
                {"oldest ready", Age(stats)},
                {"leased", absl::StrCat(stats.leased())},
@@ -107,6 +116,8 @@ int Update(Context& context, const SettingsOptions& options) {
   const auto mask = [&request](const char* field) { request.mutable_update_mask()->add_paths(field); };
   if (options.max_attempts) mask("max_attempts");
   if (options.crash_budget) mask("crash_budget");
+  if (options.max_depth) mask("max_depth");
+  if (options.max_tenant_depth) mask("max_tenant_depth");
   if (options.description) mask("description");
   if (options.has_backoff()) {
     // The mask knows the backoff only as a whole: keep the parts that were not named.
@@ -204,7 +215,8 @@ void AddQueueCommands(CLI::App& root, Context& context) {
   CLI::App* update = group->add_subcommand("update", "Change a queue's settings; those not named stay");
   AddSettings(*update, *update_options);
   AddRepeated(*update, "--reset", update_options->reset, "Set this back to its default; may be repeated")
-      ->check(CLI::IsMember({"max_attempts", "crash_budget", "backoff", "description"}));
+      ->check(
+          CLI::IsMember({"max_attempts", "crash_budget", "backoff", "description", "max_depth", "max_tenant_depth"}));
   OnRun(*update, context, [&context, update_options] { return Update(context, *update_options); });
 
   const auto add_names = [&context, group](const std::string& name, const std::string& description, auto run) {

@@ -125,7 +125,7 @@ Metrics::Metrics(size_t max_queues)
   // What is known to exist is shown from the start, for the same reason as in Counters.
   for (const char* kind : {"claim", "notices", "get"}) polls_parked.Add({{"kind", kind}});
   for (const char* outcome : {"jobs", "empty", "cancelled", "replayed"}) claims.Add({{"outcome", outcome}});
-  for (const char* what : {"polls", "enqueue", "settle", "http_body"}) shed.Add({{"what", what}});
+  for (const char* what : {"polls", "enqueue", "queue_full", "settle", "http_body"}) shed.Add({{"what", what}});
   for (const char* state : {"idle", "busy"}) db_connections.Add({{"state", state}});
   for (const char* reason : {"serialization", "deadlock", "lock_timeout", "partition", "connection"}) {
     db_retries.Add({{"reason", reason}});

@@ -83,7 +83,7 @@ class Metrics {
   // Claims and long polls.
   prometheus::Family<prometheus::Gauge>& polls_parked;  // kind: claim, notices, get
   CounterFamily claims;                                 // outcome: jobs, empty, cancelled, replayed
-  CounterFamily shed;                                   // what: polls, enqueue, settle, http_body
+  CounterFamily shed;                                   // what: polls, enqueue, queue_full, settle, http_body
   // RPCs.
   CounterFamily rpcs;            // method, code
   HistogramFamily rpc_duration;  // method

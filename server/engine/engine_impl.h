@@ -17,6 +17,7 @@
 
 #include "server/engine/batch_lane.h"
 #include "server/engine/claim_desk.h"
+#include "server/engine/depth_gate.h"
 #include "server/engine/engine.h"
 #include "server/engine/executor.h"
 #include "server/engine/lease_watch.h"
@@ -115,7 +116,17 @@ class EngineImpl : public Engine {
   using GiveBackLane = BatchLane<store::GiveBackItem, store::SettleOutcome>;
   using EnqueueLane = BatchLane<store::NewJob, store::EnqueueOutcome>;
 
+  // ---- engine_enqueue.cc ----
   EnqueueLane::Outcomes FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, bool keyed);
+  EnqueueLane::Outcomes FlushWithinTenants(const store::Queue& queue, std::span<const store::NewJob> items, bool keyed);
+  EnqueueLane::Outcomes WriteJobs(int32_t queue, std::span<const store::NewJob> items, bool keyed);
+  // Takes from `indexes` what is beyond the queue's bound, writes its outcomes, and answers how many that were.
+  size_t ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
+                         std::vector<store::EnqueueOutcome>& outcomes);
+  void NoteShed(const std::string& queue, size_t jobs);
+  // Jobs of the queue that have not ended, as far as events have told.
+  int64_t DepthOf(int32_t queue) const;
+
   ExtendLane::Outcomes FlushExtend(int32_t queue, std::span<const store::ExtendItem> items);
   CompleteLane::Outcomes FlushComplete(int32_t queue, std::span<const store::CompleteItem> items);
   FailLane::Outcomes FlushFail(int32_t queue, std::span<const store::FailItem> items);
@@ -190,6 +201,7 @@ class EngineImpl : public Engine {
   QueueDirectory directory_;
   LeaseWatch watch_;
   OwnTransactions own_;
+  DepthGate depth_;
   NoticeBoard notices_;
   OutcomeWaiters waiters_;
   ClaimDesk desk_;

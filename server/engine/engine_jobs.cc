@@ -1,4 +1,4 @@
-// EngineImpl: Enqueue, Cancel and Claim.
+// EngineImpl: Cancel and Claim.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -16,99 +16,7 @@ constexpr auto kLastRetry = std::chrono::milliseconds(200);
 constexpr auto kLongestWait = std::chrono::seconds(30);
 constexpr auto kAnswerBefore = std::chrono::milliseconds(20);
 
-int64_t BytesOf(const store::NewJob& job) { return static_cast<int64_t>(job.payload.data.size()) + 256; }
-
 }  // namespace
-
-EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items,
-                                                           bool keyed) {
-  auto result = keyed ? store_.EnqueueKeyed(queue, items) : store_.Enqueue(queue, items);
-  if (!result.ok()) return result.status();
-  desk_.NoteReady(result->ready);
-  TellOthers(result->ready);
-  if (!result->ready.empty()) own_.Note(result->xid);
-  NoteScheduled(result->earliest_due);
-  int accepted = 0, duplicate = 0, refused = 0;
-  for (const store::EnqueueOutcome& outcome : result->jobs) {
-    ++(!outcome.status.ok() ? refused : outcome.duplicate ? duplicate : accepted);
-  }
-  const std::string name = directory_.Name(queue);
-  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "accepted"}}, accepted);
-  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "duplicate"}}, duplicate);
-  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "refused"}}, refused);
-  return std::move(result->jobs);
-}
-
-void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
-                         Callback<std::vector<store::EnqueueOutcome>> done) {
-  (void)deadline;  // What the database takes is bounded by the statements' own limit.
-  std::vector<std::string> names;
-  for (const EnqueueItem& item : items) {
-    if (names.empty() || names.back() != item.queue) names.push_back(item.queue);
-  }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  directory_.Resolve(
-      std::move(names), options_.create_queues,
-      [this, items = std::move(items), done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
-        struct Call {
-          std::vector<store::EnqueueOutcome> outcomes;
-          std::mutex mu;
-          size_t open = 0;
-          Callback<std::vector<store::EnqueueOutcome>> done;
-          void Close(size_t n) {
-            bool last = false;
-            {
-              std::lock_guard<std::mutex> lock(mu);
-              open -= n;
-              last = open == 0;
-            }
-            if (last) done(std::move(outcomes));
-          }
-        };
-        auto call = std::make_shared<Call>();
-        call->outcomes.resize(items.size());
-        call->open = items.size() + 1;  // One for this function.
-        call->done = std::move(done);
-        std::map<std::pair<int32_t, bool>, std::vector<size_t>> parts;
-        size_t refused = 0;
-        for (size_t i = 0; i < items.size(); ++i) {
-          const auto& queue = resolved.at(items[i].queue);
-          if (!queue.ok()) {
-            call->outcomes[i].status = queue.status();
-            ++refused;
-          } else {
-            parts[{queue->id, !items[i].job.idempotency_key.empty()}].push_back(i);
-          }
-        }
-        for (const auto& [part, indexes] : parts) {
-          EnqueueLane& lane = part.second ? keyed_lane_ : enqueue_lane_;
-          for (size_t at = 0; at < indexes.size();) {
-            std::vector<store::NewJob> jobs;
-            std::vector<size_t> taken;
-            int64_t bytes = 0;
-            while (at < indexes.size() && jobs.size() < lane.batch_items() &&
-                   (jobs.empty() || bytes < options_.max_batch_bytes)) {
-              bytes += BytesOf(items[indexes[at]].job);
-              jobs.push_back(std::move(items[indexes[at]].job));
-              taken.push_back(indexes[at++]);
-            }
-            lane.Add(part.first, std::move(jobs), bytes,
-                     [call, taken = std::move(taken)](EnqueueLane::Outcomes outcomes) {
-                       for (size_t i = 0; i < taken.size(); ++i) {
-                         if (outcomes.ok()) {
-                           call->outcomes[taken[i]] = std::move((*outcomes)[i]);
-                         } else {
-                           call->outcomes[taken[i]].status = outcomes.status();
-                         }
-                       }
-                       call->Close(taken.size());
-                     });
-          }
-        }
-        call->Close(refused + 1);
-      });
-}
 
 void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline,
                         Callback<std::vector<CancelAnswer>> done) {

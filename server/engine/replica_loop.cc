@@ -127,6 +127,7 @@ absl::Status EngineImpl::ReadEventsOnce() {
     since = snapshot_;
     last = last_ok_;
   }
+  depth_.ReadingBegins();
   TENURE_ASSIGN_OR_RETURN(const store::EventBatch events, store_.ReadEvents(since));
   const Clock::TimePoint now = clock_.Now();
   if (last != Clock::TimePoint{} && now - last > kOutage) {
@@ -166,6 +167,7 @@ void EngineImpl::Apply(const store::EventBatch& events) {
       if (delta.completed + delta.discarded + delta.cancelled + delta.expired > 0) ended_in.push_back(queue);
     }
   }
+  depth_.ReadingEnded();
   // A queue that an application's tenure.enqueue made comes with its first job.
   if (absl::Status known = directory_.EnsureKnown(ids); !known.ok()) {
     LogWarn("queues not loaded", {{"error", std::string(known.message())}});

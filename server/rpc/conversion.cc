@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "server/base/status.h"
 #include "server/rpc/text.h"
@@ -315,6 +316,15 @@ absl::StatusOr<store::GiveBackItem> SnoozeFrom(const Field& field, v1::SnoozeIte
   return out;
 }
 
+// 0 is "no bound".
+absl::StatusOr<std::optional<int64_t>> DepthFrom(const Field& field, int64_t value, int64_t most) {
+  if (value == 0) return std::nullopt;
+  if (value < 1 || value > most) {
+    return Invalid(field, absl::StrCat("is ", value, "; it must be from 1 to ", most, ", or 0 for no bound"));
+  }
+  return value;
+}
+
 absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& settings, std::set<std::string>* set) {
   const Field field("settings");
   store::QueueSettings out;
@@ -323,6 +333,9 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
   if (settings.has_backoff()) {
     TENURE_ASSIGN_OR_RETURN(out.backoff, BackoffFrom(field / "backoff", settings.backoff()));
   }
+  TENURE_ASSIGN_OR_RETURN(out.max_depth, DepthFrom(field / "max_depth", settings.max_depth(), 1'000'000'000));
+  TENURE_ASSIGN_OR_RETURN(out.max_tenant_depth,
+                          DepthFrom(field / "max_tenant_depth", settings.max_tenant_depth(), 1'000'000));
   TENURE_RETURN_IF_ERROR(CheckText(field / "description", settings.description(), 0, kMaxNote));
   out.description = settings.description();
   if (set != nullptr) {
@@ -330,12 +343,15 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
     if (out.crash_budget) set->insert("crash_budget");
     if (out.backoff) set->insert("backoff");
     if (!out.description.empty()) set->insert("description");
+    if (out.max_depth) set->insert("max_depth");
+    if (out.max_tenant_depth) set->insert("max_tenant_depth");
   }
   return out;
 }
 
 absl::StatusOr<std::set<std::string>> UpdatedFields(const v1::UpdateQueueRequest& request, std::set<std::string> set) {
-  static const std::set<std::string> kAll = {"max_attempts", "crash_budget", "backoff", "description"};
+  static const std::set<std::string> kAll = {"max_attempts", "crash_budget", "backoff",
+                                             "description",  "max_depth",    "max_tenant_depth"};
   if (!request.has_update_mask() || request.update_mask().paths().empty()) {
     if (set.empty())
       return Invalid(Field("settings"), "sets nothing; set a field, or name one in update_mask to reset it");
@@ -346,8 +362,7 @@ absl::StatusOr<std::set<std::string>> UpdatedFields(const v1::UpdateQueueRequest
     if (path == "*") return kAll;
     if (!kAll.contains(path)) {
       return Invalid(Field("update_mask"),
-                     absl::StrCat("names '", SanitizeText(path, 100),
-                                  "'; the fields are max_attempts, crash_budget, backoff, description"));
+                     absl::StrCat("names '", SanitizeText(path, 100), "'; the fields are ", absl::StrJoin(kAll, ", ")));
     }
     fields.insert(path);
   }

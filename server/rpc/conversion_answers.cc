@@ -139,6 +139,8 @@ void ToProto(const engine::QueueInfo& info, v1::Queue* out) {
   out->mutable_settings()->set_crash_budget(settings.crash_budget.value_or(kDefaultCrashBudget));
   ToProto(settings.backoff.value_or(store::Backoff()), out->mutable_settings()->mutable_backoff());
   out->mutable_settings()->set_description(settings.description);
+  out->mutable_settings()->set_max_depth(settings.max_depth.value_or(0));
+  out->mutable_settings()->set_max_tenant_depth(settings.max_tenant_depth.value_or(0));
   out->set_paused(info.queue.paused);
   ToProto(info.queue.created, out->mutable_create_time());
   v1::QueueStats* stats = out->mutable_stats();

@@ -23,6 +23,12 @@ std::string Reason(const ErrorDetails& details, absl::StatusCode code) {
 
 int Number(absl::StatusCode code) { return static_cast<int>(code); }
 
+void SetDuration(absl::Duration duration, google::protobuf::Duration* out) {
+  const int64_t ns = absl::ToInt64Nanoseconds(duration);
+  out->set_seconds(ns / 1'000'000'000);
+  out->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+}
+
 }  // namespace
 
 std::string_view CodeName(absl::StatusCode code) {
@@ -91,9 +97,7 @@ google::rpc::Status ToRpcStatus(const absl::Status& status) {
   }
   if (details.retry_after) {
     google::rpc::RetryInfo retry;
-    const int64_t ns = absl::ToInt64Nanoseconds(*details.retry_after);
-    retry.mutable_retry_delay()->set_seconds(ns / 1'000'000'000);
-    retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+    SetDuration(*details.retry_after, retry.mutable_retry_delay());
     out.add_details()->PackFrom(retry);
   }
   return out;
@@ -113,6 +117,7 @@ void ToItemError(const absl::Status& status, v1::ItemError* out) {
   for (const auto& [key, value] : details.metadata) {
     (*out->mutable_metadata())[key] = SanitizeText(value, kMessageLimit);
   }
+  if (details.retry_after) SetDuration(*details.retry_after, out->mutable_retry_after());
 }
 
 }  // namespace tenure::rpc

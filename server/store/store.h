@@ -73,6 +73,10 @@ class Store : public ScheduleStore {
 
   // --- Producers ----------------------------------------------------------------------------------------------------
 
+  // How many jobs of each of `tenants` have not ended, counted up to `stop`.
+  virtual absl::StatusOr<std::map<std::string, int64_t>> TenantDepths(int32_t queue,
+                                                                      std::span<const std::string> tenants,
+                                                                      int64_t stop) = 0;
   // Jobs without an idempotency key, all of one queue.
   virtual absl::StatusOr<EnqueueResult> Enqueue(int32_t queue, std::span<const NewJob> jobs) = 0;
   // Jobs with keys. A key that another transaction has written but not committed holds only its own item (split on

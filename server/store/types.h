@@ -318,6 +318,8 @@ struct QueueSettings {
   std::optional<int32_t> max_attempts;
   std::optional<int32_t> crash_budget;
   std::optional<Backoff> backoff;
+  std::optional<int64_t> max_depth;
+  std::optional<int64_t> max_tenant_depth;
   std::string description;
 };
 

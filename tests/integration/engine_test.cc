@@ -518,6 +518,74 @@ TEST_F(EngineTest, PrioritiesAndReservedSlots) {
   EXPECT_EQ(rest->jobs[3].job.priority, 0);
 }
 
+TEST_F(EngineTest, AFullQueueShedsWhatIsBeyondItsBoundAndSaysWhenToComeAgain) {
+  auto replica = StartReplica();
+  store::QueueSettings settings;
+  settings.max_depth = 10;
+  auto made = Await<QueueInfo>([&](auto done) { replica->engine->CreateQueue("q", settings, false, done); });
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto shed = [](const std::vector<store::EnqueueOutcome>& outcomes) {
+    return std::count_if(outcomes.begin(), outcomes.end(), [](const store::EnqueueOutcome& outcome) {
+      if (outcome.status.ok()) return false;
+      EXPECT_EQ(outcome.status.code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_EQ(DetailsOf(outcome.status).reason, "QUEUE_FULL");
+      EXPECT_TRUE(DetailsOf(outcome.status).retry_after.has_value());
+      return true;
+    });
+  };
+  EXPECT_EQ(shed(Enqueue(*replica->engine, 4)), 0);
+  EXPECT_EQ(shed(Enqueue(*replica->engine, 9)), 3);
+  EXPECT_EQ(shed(Enqueue(*replica->engine, 2)), 2);
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "10");
+  // Leased jobs count; ended ones do not.
+  auto claimed = Claim(*replica->engine, Call(6));
+  ASSERT_EQ(claimed->jobs.size(), 6u);
+  EXPECT_EQ(shed(Enqueue(*replica->engine, 1)), 1);
+  Complete(*replica->engine, claimed->jobs);
+  const auto deadline = In(5);
+  int64_t accepted = 0;
+  while (accepted < 6 && Clock::Real().Now() < deadline) accepted += 1 - shed(Enqueue(*replica->engine, 1));
+  EXPECT_EQ(accepted, 6);
+  EXPECT_EQ(shed(Enqueue(*replica->engine, 1)), 1);
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "10");
+}
+
+TEST_F(EngineTest, ATenantsBoundHoldsNobodyElse) {
+  auto replica = StartReplica();
+  store::QueueSettings settings;
+  settings.max_tenant_depth = 3;
+  auto made = Await<QueueInfo>([&](auto done) { replica->engine->CreateQueue("q", settings, false, done); });
+  ASSERT_TRUE(made.ok()) << made.status();
+  std::vector<EnqueueItem> items;
+  for (const char* tenant : {"a", "b", "a", "a", "", "a", "b", "", "", "", "a"}) {
+    store::NewJob job;
+    job.kind = "k";
+    job.tenant = tenant;
+    items.push_back({"q", job});
+  }
+  auto outcomes =
+      Await<std::vector<store::EnqueueOutcome>>([&](auto done) { replica->engine->Enqueue(items, In(10), done); });
+  ASSERT_TRUE(outcomes.ok()) << outcomes.status();
+  std::string refused;
+  for (const store::EnqueueOutcome& outcome : *outcomes) {
+    refused += outcome.status.ok() ? '.' : 'x';
+    EXPECT_EQ(DetailsOf(outcome.status).reason, outcome.status.ok() ? "" : "TENANT_FULL");
+  }
+  EXPECT_EQ(refused, ".....x....x");
+  EXPECT_EQ(Sql("select count(*) from tenure.job where tenant = 'a'"), "3");
+  // When one of its jobs has ended there is room at once.
+  ClaimCall call = Call(1);
+  auto claimed = Claim(*replica->engine, call);
+  ASSERT_EQ(claimed->jobs.size(), 1u);
+  EXPECT_EQ(claimed->jobs[0].job.tenant, "a");
+  Complete(*replica->engine, claimed->jobs);
+  outcomes = Await<std::vector<store::EnqueueOutcome>>([&](auto done) {
+    replica->engine->Enqueue({items[0], items[0]}, In(10), done);
+  });
+  EXPECT_TRUE((*outcomes)[0].status.ok());
+  EXPECT_FALSE((*outcomes)[1].status.ok());
+}
+
 TEST_F(EngineTest, SeveralQueuesInStrictOrderAndByWeight) {
   auto replica = StartReplica();
   Enqueue(*replica->engine, 300, "a");

@@ -41,6 +41,7 @@ const std::map<std::string, std::set<std::string>>& JobIndexes() {
   static const auto* indexes = new std::map<std::string, std::set<std::string>>{
       {"claim.sql", {"job_ready"}}, {"ready_heads.sql", {"job_ready"}}, {"oldest_ready.sql", {"job_ready"}},
       {"promote.sql", {"job_due"}}, {"expire.sql", {"job_expiring"}},
+      {"tenant_depths.sql", {"job_tenant"}},
   };
   return *indexes;
 }
@@ -141,6 +142,7 @@ bool IsHot(const std::string& relation) {
 std::string Entry(const std::string& index) {
   if (index == "job_ready") return "rank";
   if (index == "job_due") return "due_at";
+  if (index == "job_tenant") return "tenant";
   if (index == "lease_grant_replica") return "replica_id";
   if (index == "lease_grant_request_id_key") return "request_id";
   if (absl::StrContains(index, "expir")) return "expires_at";

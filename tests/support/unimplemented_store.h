@@ -54,6 +54,9 @@ class UnimplementedStore : public store::Store {
     return Unimplemented();
   }
   absl::StatusOr<int> PruneScheduleRuns(const store::Fence&, absl::Duration, int) override { return Unimplemented(); }
+  absl::StatusOr<std::map<std::string, int64_t>> TenantDepths(int32_t, std::span<const std::string>, int64_t) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::EnqueueResult> Enqueue(int32_t, std::span<const store::NewJob>) override {
     return Unimplemented();
   }

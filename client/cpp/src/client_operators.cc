@@ -40,6 +40,8 @@ absl::StatusOr<Queue> Client::UpdateQueue(std::string_view name, const QueueSett
   if (settings.max_attempts) mask->add_paths("max_attempts");
   if (settings.crash_budget) mask->add_paths("crash_budget");
   if (settings.backoff) mask->add_paths("backoff");
+  if (settings.max_depth) mask->add_paths("max_depth");
+  if (settings.max_tenant_depth) mask->add_paths("max_tenant_depth");
   if (settings.description) mask->add_paths("description");
   for (const std::string& field : reset) {
     if (absl::Status status = internal::CheckText("reset", field); !status.ok()) return status;

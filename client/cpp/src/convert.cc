@@ -154,6 +154,8 @@ void ToProto(const QueueSettings& from, v1::QueueSettings* to) {
   if (from.max_attempts) to->set_max_attempts(*from.max_attempts);
   if (from.crash_budget) to->set_crash_budget(*from.crash_budget);
   if (from.backoff) ToProto(*from.backoff, to->mutable_backoff());
+  if (from.max_depth) to->set_max_depth(*from.max_depth);
+  if (from.max_tenant_depth) to->set_max_tenant_depth(*from.max_tenant_depth);
   if (from.description) to->set_description(CleanUtf8(*from.description, from.description->size()));
 }
 
@@ -305,6 +307,8 @@ Queue TakeQueue(v1::Queue& from) {
   if (settings.max_attempts() > 0) to.settings.max_attempts = settings.max_attempts();
   if (settings.crash_budget() > 0) to.settings.crash_budget = settings.crash_budget();
   if (settings.has_backoff()) to.settings.backoff = TakeBackoff(settings.backoff());
+  if (settings.max_depth() > 0) to.settings.max_depth = settings.max_depth();
+  if (settings.max_tenant_depth() > 0) to.settings.max_tenant_depth = settings.max_tenant_depth();
   if (!settings.description().empty()) to.settings.description = settings.description();
   to.paused = from.paused();
   to.create_time = OptionalTime(from.create_time(), from.has_create_time());

@@ -84,7 +84,13 @@ absl::Status FromTrailer(int code, const std::string& message, const std::string
 
 absl::Status FromItemError(const v1::ItemError& error) {
   const auto code = error.code() == 0 ? absl::StatusCode::kUnknown : static_cast<absl::StatusCode>(error.code());
-  return MakeStatus(code, error.reason(), error.message(), {error.metadata().begin(), error.metadata().end()});
+  std::optional<std::chrono::nanoseconds> retry_delay;
+  if (error.has_retry_after()) {
+    retry_delay =
+        std::chrono::seconds(error.retry_after().seconds()) + std::chrono::nanoseconds(error.retry_after().nanos());
+  }
+  return MakeStatus(code, error.reason(), error.message(), {error.metadata().begin(), error.metadata().end()},
+                    retry_delay);
 }
 
 }  // namespace internal

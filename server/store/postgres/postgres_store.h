@@ -43,6 +43,8 @@ class PostgresStore : public Store {
                                                 int limit) override;
   absl::StatusOr<std::vector<Queue>> LoadQueues(std::span<const int32_t> ids) override;
 
+  absl::StatusOr<std::map<std::string, int64_t>> TenantDepths(int32_t queue, std::span<const std::string> tenants,
+                                                              int64_t stop) override;
   absl::StatusOr<EnqueueResult> Enqueue(int32_t queue, std::span<const NewJob> jobs) override;
   absl::StatusOr<EnqueueResult> EnqueueKeyed(int32_t queue, std::span<const NewJob> jobs) override;
   absl::StatusOr<Job> Get(const JobId& id) override;

@@ -129,6 +129,9 @@ Queue ReadQueue(const Result& r, int row) {
     queue.settings.backoff = Backoff{r.Int(row, initial), r.Double(row, r.Column("backoff_multiplier")),
                                      r.Int(row, r.Column("backoff_max_us"))};
   }
+  const int depth = r.Column("max_depth"), tenant_depth = r.Column("max_tenant_depth");
+  if (!r.IsNull(row, depth)) queue.settings.max_depth = r.Int(row, depth);
+  if (!r.IsNull(row, tenant_depth)) queue.settings.max_tenant_depth = r.Int(row, tenant_depth);
   queue.settings.description = r.Text(row, r.Column("description"));
   return queue;
 }

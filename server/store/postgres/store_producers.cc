@@ -80,6 +80,16 @@ void NoteRows(const Result& rows, int32_t queue, EnqueueResult& result) {
 
 }  // namespace
 
+absl::StatusOr<std::map<std::string, int64_t>> PostgresStore::TenantDepths(int32_t queue,
+                                                                           std::span<const std::string> tenants,
+                                                                           int64_t stop) {
+  TENURE_ASSIGN_OR_RETURN(const Result rows,
+                          RunOne("tenant_depths", sql::kTenantDepths, Params().Add(queue).AddArray(tenants).Add(stop)));
+  std::map<std::string, int64_t> depths;
+  for (int row = 0; row < rows.rows(); ++row) depths[rows.Text(row, 0)] = rows.Int(row, 1);
+  return depths;
+}
+
 absl::StatusOr<EnqueueResult> PostgresStore::Enqueue(int32_t queue, std::span<const NewJob> jobs) {
   Params params;
   params.Add(queue);

@@ -165,7 +165,9 @@ struct QueueSettings {
   std::optional<int> max_attempts;
   std::optional<int> crash_budget;
   std::optional<Backoff> backoff;
-  std::optional<std::string> description;  // At most 1,024 bytes.
+  std::optional<int64_t> max_depth;         // Jobs that have not ended; beyond it enqueues are shed (QUEUE_FULL).
+  std::optional<int64_t> max_tenant_depth;  // The same for each tenant (TENANT_FULL).
+  std::optional<std::string> description;   // At most 1,024 bytes.
 };
 
 // Counts at most 1 s behind; the totals count since the queue was made.

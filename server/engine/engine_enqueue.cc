@@ -1,0 +1,202 @@
+// EngineImpl: Enqueue. Bounds on a queue's depth are kept here, before anything is written: in all by what events have
+// told (DepthGate), of a tenant by counting.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/engine/engine_impl.h"
+
+namespace tenure::engine {
+namespace {
+
+// What was shed is worth trying again when some jobs have ended.
+constexpr absl::Duration kShedFor = absl::Seconds(1);
+
+int64_t BytesOf(const store::NewJob& job) { return static_cast<int64_t>(job.payload.data.size()) + 256; }
+
+absl::Status Shed(std::string_view reason, const std::string& message, std::map<std::string, std::string> metadata) {
+  return MakeError(absl::StatusCode::kResourceExhausted, reason, message, std::move(metadata), kShedFor);
+}
+
+int64_t AcceptedOf(const absl::StatusOr<std::vector<store::EnqueueOutcome>>& outcomes) {
+  if (!outcomes.ok()) return 0;
+  return std::count_if(outcomes->begin(), outcomes->end(),
+                       [](const store::EnqueueOutcome& outcome) { return outcome.status.ok() && !outcome.duplicate; });
+}
+
+}  // namespace
+
+EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items,
+                                                           bool keyed) {
+  const std::optional<store::Queue> settings = directory_.Find(queue);
+  if (settings && settings->settings.max_tenant_depth) return FlushWithinTenants(*settings, items, keyed);
+  return WriteJobs(queue, items, keyed);
+}
+
+// A replica's two lanes, and other replicas, may count at the same time: the bound is exceeded by a batch of each at
+// most.
+EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinTenants(const store::Queue& queue,
+                                                                 std::span<const store::NewJob> items, bool keyed) {
+  const int64_t bound = *queue.settings.max_tenant_depth;
+  std::set<std::string> tenants;
+  for (const store::NewJob& job : items) {
+    if (!job.tenant.empty()) tenants.insert(job.tenant);
+  }
+  std::map<std::string, int64_t> depths;
+  if (!tenants.empty()) {
+    auto counted = store_.TenantDepths(queue.id, std::vector<std::string>(tenants.begin(), tenants.end()), bound);
+    if (!counted.ok()) return counted.status();
+    depths = *std::move(counted);
+  }
+  std::vector<store::NewJob> fitting;
+  std::vector<size_t> at;
+  std::vector<store::EnqueueOutcome> outcomes(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].tenant.empty() && ++depths[items[i].tenant] > bound) {
+      outcomes[i].status = Shed("TENANT_FULL",
+                                absl::StrCat("the tenant has ", bound, " jobs in the queue \"", queue.name,
+                                             "\", as many as its max_tenant_depth allows; try again later"),
+                                {{"queue", queue.name}, {"max_tenant_depth", absl::StrCat(bound)}});
+    } else {
+      fitting.push_back(items[i]);
+      at.push_back(i);
+    }
+  }
+  NoteShed(queue.name, items.size() - fitting.size());
+  if (fitting.empty()) return outcomes;
+  EnqueueLane::Outcomes written = WriteJobs(queue.id, fitting, keyed);
+  if (!written.ok()) return written.status();
+  for (size_t i = 0; i < at.size(); ++i) outcomes[at[i]] = std::move((*written)[i]);
+  return outcomes;
+}
+
+void EngineImpl::NoteShed(const std::string& queue, size_t jobs) {
+  Metrics::Add(metrics_.shed, {{"what", "queue_full"}}, static_cast<double>(jobs));
+  Metrics::Add(metrics_.jobs_enqueued, {{"queue", queue}, {"outcome", "refused"}}, static_cast<double>(jobs));
+}
+
+int64_t EngineImpl::DepthOf(int32_t queue) const {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto found = counts_.find(queue);
+  if (found == counts_.end()) return 0;
+  const store::QueueCounts& counts = found->second;
+  return counts.scheduled + counts.blocked + counts.ready + counts.leased + counts.suspended;
+}
+
+EngineImpl::EnqueueLane::Outcomes EngineImpl::WriteJobs(int32_t queue, std::span<const store::NewJob> items,
+                                                        bool keyed) {
+  auto result = keyed ? store_.EnqueueKeyed(queue, items) : store_.Enqueue(queue, items);
+  if (!result.ok()) return result.status();
+  desk_.NoteReady(result->ready);
+  TellOthers(result->ready);
+  if (!result->ready.empty()) own_.Note(result->xid);
+  NoteScheduled(result->earliest_due);
+  int accepted = 0, duplicate = 0, refused = 0;
+  for (const store::EnqueueOutcome& outcome : result->jobs) {
+    ++(!outcome.status.ok() ? refused : outcome.duplicate ? duplicate : accepted);
+  }
+  const std::string name = directory_.Name(queue);
+  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "accepted"}}, accepted);
+  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "duplicate"}}, duplicate);
+  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "refused"}}, refused);
+  return std::move(result->jobs);
+}
+
+size_t EngineImpl::ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
+                                   std::vector<store::EnqueueOutcome>& outcomes) {
+  const int64_t bound = *queue.settings.max_depth;
+  const auto wanted = static_cast<int64_t>(indexes.size());
+  const auto fits = static_cast<size_t>(depth_.Admit(queue.id, DepthOf(queue.id), bound, wanted));
+  const size_t shed = indexes.size() - fits;
+  for (size_t i = fits; i < indexes.size(); ++i) {
+    outcomes[indexes[i]].status = Shed("QUEUE_FULL",
+                                       absl::StrCat("the queue \"", queue.name, "\" holds ", bound,
+                                                    " jobs, as many as its max_depth allows; try again later"),
+                                       {{"queue", queue.name}, {"max_depth", absl::StrCat(bound)}});
+  }
+  indexes.resize(fits);
+  NoteShed(queue.name, shed);
+  return shed;
+}
+
+void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
+                         Callback<std::vector<store::EnqueueOutcome>> done) {
+  (void)deadline;  // What the database takes is bounded by the statements' own limit.
+  std::vector<std::string> names;
+  for (const EnqueueItem& item : items) {
+    if (names.empty() || names.back() != item.queue) names.push_back(item.queue);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  directory_.Resolve(
+      std::move(names), options_.create_queues,
+      [this, items = std::move(items), done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
+        struct Call {
+          std::vector<store::EnqueueOutcome> outcomes;
+          std::mutex mu;
+          size_t open = 0;
+          Callback<std::vector<store::EnqueueOutcome>> done;
+          void Close(size_t n) {
+            bool last = false;
+            {
+              std::lock_guard<std::mutex> lock(mu);
+              open -= n;
+              last = open == 0;
+            }
+            if (last) done(std::move(outcomes));
+          }
+        };
+        auto call = std::make_shared<Call>();
+        call->outcomes.resize(items.size());
+        call->open = items.size() + 1;  // One for this function.
+        call->done = std::move(done);
+        std::map<std::pair<int32_t, bool>, std::vector<size_t>> parts;
+        std::map<int32_t, const store::Queue*> bounded;
+        size_t refused = 0;
+        for (size_t i = 0; i < items.size(); ++i) {
+          const auto& queue = resolved.at(items[i].queue);
+          if (!queue.ok()) {
+            call->outcomes[i].status = queue.status();
+            ++refused;
+          } else {
+            parts[{queue->id, !items[i].job.idempotency_key.empty()}].push_back(i);
+            if (queue->settings.max_depth) bounded[queue->id] = &*queue;
+          }
+        }
+        for (auto& [part, indexes] : parts) {
+          const auto bound = bounded.find(part.first);
+          if (bound != bounded.end()) refused += ShedBeyondDepth(*bound->second, indexes, call->outcomes);
+          EnqueueLane& lane = part.second ? keyed_lane_ : enqueue_lane_;
+          for (size_t at = 0; at < indexes.size();) {
+            std::vector<store::NewJob> jobs;
+            std::vector<size_t> taken;
+            int64_t bytes = 0;
+            while (at < indexes.size() && jobs.size() < lane.batch_items() &&
+                   (jobs.empty() || bytes < options_.max_batch_bytes)) {
+              bytes += BytesOf(items[indexes[at]].job);
+              jobs.push_back(std::move(items[indexes[at]].job));
+              taken.push_back(indexes[at++]);
+            }
+            lane.Add(part.first, std::move(jobs), bytes,
+                     [this, call, taken = std::move(taken), queue = part.first,
+                      counted = bound != bounded.end()](EnqueueLane::Outcomes outcomes) {
+                       if (counted) depth_.Answered(queue, static_cast<int64_t>(taken.size()), AcceptedOf(outcomes));
+                       for (size_t i = 0; i < taken.size(); ++i) {
+                         if (outcomes.ok()) {
+                           call->outcomes[taken[i]] = std::move((*outcomes)[i]);
+                         } else {
+                           call->outcomes[taken[i]].status = outcomes.status();
+                         }
+                       }
+                       call->Close(taken.size());
+                     });
+          }
+        }
+        call->Close(refused + 1);
+      });
+}
+
+}  // namespace tenure::engine
