@@ -324,6 +324,12 @@ create function tenure.backoff_us(initial_us bigint, multiplier double precision
                * (1 + 0.1 * (abs(hashint8(id) % 1000) / 1000.0::double precision)))::bigint
   end;
 
+-- About how many bytes a job takes in a reply: a bound of it, but for the result. Inlined.
+create function tenure.reply_size(j tenure.job) returns int language sql stable parallel safe
+  return 400 + j.payload_size + octet_length(j.kind) + coalesce(octet_length(j.tenant), 0) + coalesce(octet_length(j.content_type), 0)
+    + coalesce(octet_length(j.effect_key), 0) + coalesce(octet_length(j.idempotency_key), 0) + coalesce(octet_length(j.headers::text), 0)
+    + coalesce(octet_length(j.error_message), 0) + coalesce(octet_length(j.error_type), 0) + coalesce(octet_length(j.error_detail), 0);
+
 -- Makes the partition of one day if it is missing. CREATE LIKE + ATTACH never waits behind a reader of the parent, and so never
 -- holds up a settle. Runs with the owner's rights, so that tenure.complete can call it from an application's role.
 create function tenure.ensure_day(day int) returns void language plpgsql security definer

@@ -28,7 +28,7 @@ begin
   if enqueue_bytes.kind is null or enqueue_bytes.kind !~ '^[!-~]{1,128}$' then
     raise exception 'tenure.enqueue: kind: must be 1 to 128 bytes of printable ASCII without blanks' using errcode = 'invalid_parameter_value';
   end if;
-  if enqueue_bytes.priority not between -100 and 100 then
+  if enqueue_bytes.priority is null or enqueue_bytes.priority not between -100 and 100 then
     raise exception 'tenure.enqueue: priority: must be from -100 to 100' using errcode = 'invalid_parameter_value';
   end if;
   if size > 1048576 then
@@ -49,10 +49,27 @@ begin
   if not isfinite(enqueue_bytes.expires_at) or enqueue_bytes.expires_at > now() + interval '100 years' then
     raise exception 'tenure.enqueue: expires_at: must be within the next 100 years' using errcode = 'invalid_parameter_value';
   end if;
-  if jsonb_typeof(enqueue_bytes.headers) <> 'object' then
+  if jsonb_typeof(enqueue_bytes.headers) <> 'object'
+     or exists (select 1 from jsonb_each(case when jsonb_typeof(enqueue_bytes.headers) = 'object' then enqueue_bytes.headers end) h
+                where jsonb_typeof(h.value) <> 'string') then
     raise exception 'tenure.enqueue: headers: must be a JSON object of strings' using errcode = 'invalid_parameter_value';
   end if;
-  if length(enqueue_bytes.idempotency_key) not between 1 and 255 then
+  if (select count(*) > 64 or coalesce(sum(octet_length(h.key) + octet_length(h.value)), 0) > 16384
+             or not coalesce(bool_and(octet_length(h.key) between 1 and 255), true)
+      from jsonb_each_text(enqueue_bytes.headers) h) then
+    raise exception 'tenure.enqueue: headers: must be at most 64, with keys of 1 to 255 bytes, 16384 bytes in all'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if octet_length(enqueue_bytes.content_type) > 255 then
+    raise exception 'tenure.enqueue: content_type: must be at most 255 bytes' using errcode = 'invalid_parameter_value';
+  end if;
+  if octet_length(enqueue_bytes.tenant) > 255 then
+    raise exception 'tenure.enqueue: tenant: must be at most 255 bytes' using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.idempotency_retention is null or enqueue_bytes.idempotency_retention not between interval '1 second' and interval '30 days' then
+    raise exception 'tenure.enqueue: idempotency_retention: must be from 1 second to 30 days' using errcode = 'invalid_parameter_value';
+  end if;
+  if octet_length(enqueue_bytes.idempotency_key) not between 1 and 255 then
     raise exception 'tenure.enqueue: idempotency_key: must be 1 to 255 bytes' using errcode = 'invalid_parameter_value';
   end if;
 

@@ -20,6 +20,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/child_guard.h"
 
 namespace tenure::cli {
 namespace {
@@ -67,7 +68,8 @@ void MakeNonBlocking(const Fd& fd) { fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_
 // In the child, between fork and exec: only what is safe there after a fork of many threads.
 [[noreturn]] void Exec(pid_t parent, int in, int out, int err, char* const* argv, char* const* envp) {
   setpgid(0, 0);
-  // A worker that was killed loses its lease; its command must not go on beside the next one.
+  // A worker that was killed loses its lease; its command must not go on beside the next one. The guard sees to what
+  // the shell has started.
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(127);
   if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0) _exit(127);
@@ -129,16 +131,19 @@ absl::Status Child::Start() {
   for (std::string& entry : added) envp.push_back(entry.data());
   envp.push_back(nullptr);
 
+  ChildGuard& guard = ChildGuard::Get();
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) return SystemError("fork");
   if (pid_ == 0) Exec(parent, in.read.get(), out.write.get(), err.write.get(), argv.data(), envp.data());
   // Both sides set it: whoever comes first, a signal to the group finds it.
   setpgid(pid_, pid_);
+  guard.Began(pid_);
   pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   if (!pidfd_.open()) {
     const absl::Status status = SystemError("pidfd_open");
     kill(-pid_, SIGKILL);
+    guard.Ended(pid_);
     waitpid(pid_, nullptr, 0);
     return status;
   }
@@ -237,6 +242,8 @@ ChildResult Child::Wait() {
     // The callback is gone before the eventfd is closed.
   }
   if (result_.stopped) kill(-pid_, SIGKILL);
+  // Before it is reaped: then its number may become somebody else's.
+  ChildGuard::Get().Ended(pid_);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }

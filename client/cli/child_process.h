@@ -34,7 +34,7 @@ struct ChildResult {
 
 // Starts the command in a process group of its own and waits for its end. When `stop` is triggered the group gets
 // SIGTERM, and SIGKILL after the grace, which also ends what outlived the command. Output of processes that the command
-// leaves behind is not waited for. If this thread ends with the process, the command gets SIGTERM. Errors:
+// leaves behind is not waited for. If this process is killed, the group gets SIGTERM, and SIGKILL 5 s later. Errors:
 // RESOURCE_EXHAUSTED (no pipe, no process).
 absl::StatusOr<ChildResult> RunChild(const ChildSpec& spec, std::stop_token stop);
 

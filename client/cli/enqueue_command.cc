@@ -302,8 +302,10 @@ void AddEnqueueCommand(CLI::App& job, Context& context) {
   CLI::Option* ttl =
       AddDuration(*command, "--ttl", options->ttl, "Expires unless it has started so long after it is accepted");
   AddTime(*command, "--expires", options->expires, "Expires unless it has started by then")->excludes(ttl);
-  command->add_option("--max-attempts", options->max_attempts, "Failures until it becomes a dead letter [the queue's]");
-  command->add_option("--crash-budget", options->crash_budget, "Leases that may run out under it [the queue's]");
+  command->add_option("--max-attempts", options->max_attempts, "Failures until it becomes a dead letter [the queue's]")
+      ->check(CLI::Range(1, 10'000));
+  command->add_option("--crash-budget", options->crash_budget, "Leases that may run out under it [the queue's]")
+      ->check(CLI::Range(1, 1'000));
   AddDuration(*command, "--backoff-initial", options->backoff_initial, "Wait after the first failure [the queue's]");
   command->add_option("--backoff-multiplier", options->backoff_multiplier, "Growth of the wait per failure");
   AddDuration(*command, "--backoff-max", options->backoff_max, "The longest wait");

@@ -99,6 +99,7 @@ int Claim(Context& context, const ClaimOptions& options) {
   PrintClaims(context, *response, options.token_only);
   int exit_status = kExitDone;
   for (const v1::ClaimRefusal& refusal : response->refusals()) {
+    if (context.json) PrintJson(context.out(), refusal);
     exit_status = context.ReportItem(refusal.error(), absl::StrCat("job: ", refusal.job_id()), refusal.job_id());
   }
   if (response->jobs_size() == 0 && response->refusals_size() == 0) {

@@ -32,9 +32,11 @@ struct SettingsOptions {
 
 void AddSettings(CLI::App& command, SettingsOptions& options) {
   command.add_option("name", options.name, "Name of the queue: 1 to 128 of A-Z a-z 0-9 . _ : / -")->required();
-  command.add_option("--max-attempts", options.max_attempts, "Failures until a job becomes a dead letter [20]");
-  command.add_option("--crash-budget", options.crash_budget,
-                     "Leases that may run out before it becomes a dead letter [5]");
+  command.add_option("--max-attempts", options.max_attempts, "Failures until a job becomes a dead letter [20]")
+      ->check(CLI::Range(1, 10'000));
+  command
+      .add_option("--crash-budget", options.crash_budget, "Leases that may run out before it becomes a dead letter [5]")
+      ->check(CLI::Range(1, 1'000));
   AddDuration(command, "--backoff-initial", options.backoff_initial, "Wait after the first failure [1s]");
   command.add_option("--backoff-multiplier", options.backoff_multiplier, "Growth of the wait per failure [2]");
   AddDuration(command, "--backoff-max", options.backoff_max, "The longest wait [1h]");

@@ -66,9 +66,11 @@ void AddSpec(CLI::App& command, SpecOptions& options, bool create) {
   command.add_option("--priority", options.priority, "Higher first, -100 to 100 [0]");
   command.add_option("--tenant", options.tenant, "The fairness key");
   AddDuration(command, "--ttl", options.ttl, "A job expires unless it has started so long after its slot fired");
-  command.add_option("--max-attempts", options.max_attempts,
-                     "Failures until a job becomes a dead letter [the queue's]");
-  command.add_option("--crash-budget", options.crash_budget, "Leases that may run out under a job [the queue's]");
+  command
+      .add_option("--max-attempts", options.max_attempts, "Failures until a job becomes a dead letter [the queue's]")
+      ->check(CLI::Range(1, 10'000));
+  command.add_option("--crash-budget", options.crash_budget, "Leases that may run out under a job [the queue's]")
+      ->check(CLI::Range(1, 1'000));
   AddDuration(command, "--backoff-initial", options.backoff_initial, "Wait after the first failure [the queue's]");
   command.add_option("--backoff-multiplier", options.backoff_multiplier, "Growth of the wait per failure");
   AddDuration(command, "--backoff-max", options.backoff_max, "The longest wait");

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "server/app/configuration.h"
 #include "server/app/daemon.h"
@@ -94,14 +95,32 @@ absl::StatusOr<Resolved> ResolveFlags(const CLI::App& command, Flags& flags) {
   return Resolve(flags.given);
 }
 
+// How a shell in this directory calls the tenurectl that stands beside this program: by its name alone if that is where
+// its name leads.
+std::string CommandLineTool() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return "tenurectl";
+  const std::filesystem::path beside = self.parent_path() / "tenurectl";
+  if (!std::filesystem::exists(beside, error)) return "tenurectl";
+  const char* path = std::getenv("PATH");
+  for (const absl::string_view directory : absl::StrSplit(path != nullptr ? path : "", ':')) {
+    if (std::filesystem::path(std::string(directory)) == self.parent_path()) return "tenurectl";
+  }
+  const std::filesystem::path relative = std::filesystem::relative(beside, error);
+  if (error || relative.empty() || *relative.begin() == "..") return beside.string();
+  return relative.string();
+}
+
 void PrintReady(const Daemon& daemon) {
   const std::string grpc = daemon.grpc_address();
   const std::string server = grpc == "127.0.0.1:8470" ? "" : absl::StrCat(" --server ", grpc);
+  const std::string ctl = CommandLineTool();
   std::cout << "\nTenure " << Version() << " is ready: gRPC on " << grpc << ", HTTP on http://" << daemon.http_address()
             << "\nDatabase: " << daemon.database_description() << "\n\nTry it in another terminal:\n"
-            << "  tenurectl" << server << " job enqueue -q demo -k hello '{\"name\": \"world\"}'\n"
-            << "  tenurectl" << server << " work -q demo --exec 'cat'\n"
-            << "  tenurectl" << server << " top\n\n"
+            << "  " << ctl << server << " job enqueue -q demo -k hello '{\"name\": \"world\"}'\n"
+            << "  " << ctl << server << " work -q demo --exec 'cat'\n"
+            << "  " << ctl << server << " top\n\n"
             << std::flush;
 }
 

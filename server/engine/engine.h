@@ -88,6 +88,7 @@ struct NamedClaimCall {
   std::vector<store::JobId> ids;
   absl::Duration lease = absl::Seconds(30);
   std::string request_id;
+  int64_t max_bytes = 3 << 20;  // Of the answer, shared out over the queues.
 };
 
 struct CompleteItem {

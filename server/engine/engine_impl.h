@@ -175,7 +175,7 @@ class EngineImpl : public Engine {
   absl::StatusOr<std::vector<store::NamedClaimOutcome>> ClaimNamedIn(int32_t queue, const NamedClaimCall& call,
                                                                      const std::string& request,
                                                                      const std::vector<store::JobId>& ids,
-                                                                     Clock::TimePoint sent);
+                                                                     int64_t max_bytes, Clock::TimePoint sent);
   void ReplicaLoop();
   void ListenLoop();
   // Something became ready by a transaction of this replica: tells the others, if that is asked for.

@@ -137,7 +137,8 @@ void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline,
       const std::string request = call.request_id.empty() || by_queue.size() == 1
                                       ? call.request_id
                                       : absl::StrCat(call.request_id, "\n", queue);
-      auto outcomes = ClaimNamedIn(queue, call, request, ids, sent);
+      const int64_t bytes = std::max<int64_t>(1, call.max_bytes / static_cast<int64_t>(by_queue.size()));
+      auto outcomes = ClaimNamedIn(queue, call, request, ids, bytes, sent);
       if (!outcomes.ok()) return done(outcomes.status());
       for (size_t i = 0; i < indexes.size(); ++i) answers[indexes[i]] = std::move((*outcomes)[i]);
     }
@@ -150,11 +151,9 @@ void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline,
   });
 }
 
-absl::StatusOr<std::vector<store::NamedClaimOutcome>> EngineImpl::ClaimNamedIn(int32_t queue,
-                                                                               const NamedClaimCall& call,
-                                                                               const std::string& request,
-                                                                               const std::vector<store::JobId>& ids,
-                                                                               Clock::TimePoint sent) {
+absl::StatusOr<std::vector<store::NamedClaimOutcome>> EngineImpl::ClaimNamedIn(
+    int32_t queue, const NamedClaimCall& call, const std::string& request, const std::vector<store::JobId>& ids,
+    int64_t max_bytes, Clock::TimePoint sent) {
   // A repeat gets what the original got; also one that comes while the original is at work, whose claim is then
   // refused.
   for (bool claimed = false;; claimed = true) {
@@ -174,7 +173,7 @@ absl::StatusOr<std::vector<store::NamedClaimOutcome>> EngineImpl::ClaimNamedIn(i
         return outcomes;
       }
     }
-    auto outcomes = store_.ClaimNamed(queue, replica_, call.worker, call.lease, request, ids);
+    auto outcomes = store_.ClaimNamed(queue, replica_, call.worker, call.lease, request, ids, max_bytes);
     if (DetailsOf(outcomes.status()).reason == "REQUEST_REPLAYED" && !claimed) continue;
     if (!outcomes.ok()) {
       reconcile_ = true;

@@ -65,6 +65,11 @@ absl::Status ClaimCommon(v1::ClaimRequest& request, Call& call) {
     TENURE_ASSIGN_OR_RETURN(call.lease,
                             DurationIn(Field("lease_duration"), request.lease_duration(), kMinLease, kMaxLease));
   }
+  call.max_bytes = kDefaultClaimBytes;
+  if (request.max_bytes() != 0) {
+    TENURE_RETURN_IF_ERROR(CheckRange(Field("max_bytes"), request.max_bytes(), 1, kMaxClaimBytes));
+    call.max_bytes = request.max_bytes();
+  }
   call.worker = std::move(*request.mutable_worker_id());
   call.request_id = std::move(*request.mutable_request_id());
   return absl::OkStatus();
@@ -228,11 +233,6 @@ absl::StatusOr<engine::ClaimCall> ClaimFrom(v1::ClaimRequest& request) {
   TENURE_ASSIGN_OR_RETURN(call.max_jobs, NumberOr(Field("max_jobs"), request.max_jobs(), 1, 1, kMaxClaimedJobs));
   TENURE_RETURN_IF_ERROR(ReservationsFrom(request, call));
   TENURE_ASSIGN_OR_RETURN(call.wait, WaitFrom(request.has_wait(), request.wait()));
-  call.max_bytes = kDefaultClaimBytes;
-  if (request.max_bytes() != 0) {
-    TENURE_RETURN_IF_ERROR(CheckRange(Field("max_bytes"), request.max_bytes(), 1, kMaxClaimBytes));
-    call.max_bytes = request.max_bytes();
-  }
   return call;
 }
 

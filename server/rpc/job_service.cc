@@ -85,6 +85,19 @@ void JobService::List(CallPtr<v1::ListRequest, v1::ListResponse> call) {
   ListPage(std::move(call), *std::move(filter));
 }
 
+namespace {
+
+// About what it takes in an answer; the same as tenure.reply_size, and the result.
+size_t ReplyBytes(const store::Job& job) {
+  size_t bytes = 400 + job.payload.data.size() + job.kind.size() + job.tenant.size() + job.effect_key.size() +
+                 job.idempotency_key.size() + (job.result ? job.result->data.size() : 0);
+  for (const auto& [name, value] : job.headers) bytes += name.size() + value.size() + 8;
+  if (job.error) bytes += job.error->message.size() + job.error->type.size() + job.error->detail.size();
+  return bytes;
+}
+
+}  // namespace
+
 void JobService::ListPage(CallPtr<v1::ListRequest, v1::ListResponse> call, store::ListFilter filter) {
   std::string queue = call->request().queue();
   store::ListFilter kept = filter;
@@ -93,7 +106,7 @@ void JobService::ListPage(CallPtr<v1::ListRequest, v1::ListResponse> call, store
                  if (!page.ok()) return call->Finish(page.status());
                  size_t bytes = 0;
                  for (const store::Job& job : page->jobs) {
-                   bytes += job.payload.data.size() + (job.result ? job.result->data.size() : 0);
+                   bytes += ReplyBytes(job);
                  }
                  // A message over the caller's limit is lost as a whole, and its next page with it: read a shorter
                  // page.

@@ -227,10 +227,12 @@ class Walk {
     std::optional<std::string> rule;
     if (type == nullptr) {
       rule = CheckScalar(field, value);
+    } else if (IsWellKnown(*type)) {
+      rule = CheckWellKnown(*type, value);  // Also refuses an object of its fields, of which {} would be 1970.
     } else if (value.kind_case() == Value::kStructValue) {
       return Message(path, *type, value.struct_value());
     } else {
-      rule = IsWellKnown(*type) ? CheckWellKnown(*type, value) : Expected(ObjectOf(*type), value);
+      rule = Expected(ObjectOf(*type), value);
     }
     if (!rule) return std::nullopt;
     return InvalidField(path, *rule);

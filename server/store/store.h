@@ -94,11 +94,11 @@ class Store : public ScheduleStore {
   // --- Workers ------------------------------------------------------------------------------------------------------
 
   virtual absl::StatusOr<ClaimResult> Claim(const ClaimBatch& batch) = 0;
-  // Exactly these jobs, all of one queue.
+  // Exactly these jobs, all of one queue. Beyond `max_bytes` of the answer, but for the first: REPLY_FULL.
   virtual absl::StatusOr<std::vector<NamedClaimOutcome>> ClaimNamed(int32_t queue, int32_t replica,
                                                                     std::string_view worker, absl::Duration lease,
                                                                     std::string_view request_id,
-                                                                    std::span<const JobId> ids) = 0;
+                                                                    std::span<const JobId> ids, int64_t max_bytes) = 0;
   // What an earlier claim with this request id was given and still holds; nullopt if there was none within its lease.
   virtual absl::StatusOr<std::optional<std::vector<ClaimedJob>>> FindClaim(std::string_view request_id) = 0;
   virtual absl::StatusOr<std::vector<ExtendOutcome>> Extend(int32_t queue, std::span<const ExtendItem> items) = 0;

@@ -253,6 +253,24 @@ TEST_F(Cli, OperatorsSeeWorkersReplicasBackgroundWorkersAndFindings) {
   EXPECT_THAT(top.out, HasSubstr(queue_));
 }
 
+// Nobody can be told of a kill -9; the lease runs out and the job runs again, elsewhere.
+TEST_F(Cli, WhatAKilledWorkerHasStartedEndsWithIt) {
+  Enqueue();
+  const CliRun run = RunScript(server(), absl::StrCat("Q=", queue_, R"sh(
+G=$(mktemp)
+"$TENURECTL" work -q "$Q" --exec "echo \$\$ > $G; sleep 600; true" & W=$!
+until [ -s "$G" ]; do sleep 0.05; done
+kill -9 $W
+for i in $(seq 200); do
+  kill -0 -- "-$(cat "$G")" 2> /dev/null || { rm "$G"; exit 0; }
+  sleep 0.05
+done
+echo "the command goes on" >&2
+exit 7
+)sh"));
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
 TEST_F(Cli, WorkCompletesWithStdinAsPayloadAndStdoutAsResult) {
   const Worker worker(queue_,
                       "printf \"%s|%s|%s|%s|\" \"$TENURE_QUEUE\" "

@@ -40,8 +40,7 @@ const std::map<std::string, std::string>& Excluded() {
 const std::map<std::string, std::set<std::string>>& JobIndexes() {
   static const auto* indexes = new std::map<std::string, std::set<std::string>>{
       {"claim.sql", {"job_ready"}}, {"ready_heads.sql", {"job_ready"}}, {"oldest_ready.sql", {"job_ready"}},
-      {"promote.sql", {"job_due"}}, {"expire.sql", {"job_expiring"}},
-      {"tenant_depths.sql", {"job_tenant"}},
+      {"promote.sql", {"job_due"}}, {"expire.sql", {"job_expiring"}},   {"tenant_depths.sql", {"job_tenant"}},
   };
   return *indexes;
 }
@@ -403,8 +402,8 @@ TEST_F(PlansTest, ABatchOfAThousandTakesNoMoreThanItsShare) {
       }
       std::vector<ReadyRange> ready;
       timed("reap", [&] { return store_->Reap(queue, leases, &ready); });
-      auto named =
-          timed("claim_named", [&] { return store_->ClaimNamed(queue, replica, "w", absl::Seconds(30), "", ids); });
+      auto named = timed("claim_named",
+                         [&] { return store_->ClaimNamed(queue, replica, "w", absl::Seconds(30), "", ids, 3 << 20); });
       std::vector<CompleteItem> completes;
       for (const NamedClaimOutcome& outcome : named) {
         ASSERT_TRUE(outcome.job) << outcome.refusal;

@@ -24,8 +24,9 @@ class StoreLifecycleTest : public tenure::testing::StoreTest {
     return job;
   }
 
-  std::vector<JobId> Enqueue(int n) {
-    std::vector<NewJob> jobs(static_cast<size_t>(n), Spec());
+  std::vector<JobId> Enqueue(int n) { return EnqueueAll(std::vector<NewJob>(static_cast<size_t>(n), Spec())); }
+
+  std::vector<JobId> EnqueueAll(const std::vector<NewJob>& jobs) {
     auto result = store_->Enqueue(queue_, jobs);
     EXPECT_TRUE(result.ok()) << result.status();
     std::vector<JobId> ids;
@@ -140,12 +141,11 @@ TEST_F(StoreLifecycleTest, AClaimReportsHowFarItRead) {
 
 TEST_F(StoreLifecycleTest, AClaimWhoseByteBudgetIsSpentHasReadNoFurther) {
   const std::vector<NewJob> jobs(6, Spec(std::string(900, 'x')));
-  std::vector<JobId> ids;
-  for (const EnqueueOutcome& outcome : store_->Enqueue(queue_, jobs)->jobs) ids.push_back(outcome.id);
+  const std::vector<JobId> ids = EnqueueAll(jobs);
   Key after = kLowestKey;
   for (const bool alone : {true, false}) {
     ClaimBatch batch = Batch(5, absl::Seconds(30), after);
-    batch.max_bytes = 2000;
+    batch.max_bytes = 3000;
     batch.alone = alone;
     auto claimed = store_->Claim(batch);
     ASSERT_TRUE(claimed.ok()) << claimed.status();
@@ -168,6 +168,42 @@ TEST_F(StoreLifecycleTest, AClaimWhoseByteBudgetIsSpentHasReadNoFurther) {
   EXPECT_EQ(claimed->missed, std::vector<int64_t>{ids[5].seq});
   EXPECT_FALSE(claimed->ranges[0].exhausted);
   EXPECT_FALSE(claimed->ranges[0].last.has_value());
+}
+
+TEST_F(StoreLifecycleTest, HeadersAndErrorTextsCountInTheByteBudget) {
+  NewJob job = Spec();
+  for (int i = 0; i < 4; ++i) job.headers["h" + std::to_string(i)] = std::string(2'000, 'x');
+  ASSERT_TRUE(store_->Enqueue(queue_, std::vector<NewJob>(10, job)).ok());
+  ClaimBatch batch = Batch(10);
+  batch.max_bytes = 30'000;
+  auto claimed = store_->Claim(batch);
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  EXPECT_EQ(claimed->jobs.size(), 3u);
+  // One that failed carries its error to the next attempt.
+  Enqueue(4);
+  Sql("update tenure.job set state = 1 where state = 3 and headers is not null");
+  Sql("update tenure.job set error_message = 'm', error_detail = repeat('x', 50000), error_at = now() where state = 3");
+  batch.max_bytes = 110'000;
+  claimed = store_->Claim(batch);
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  EXPECT_EQ(claimed->jobs.size(), 2u);
+}
+
+TEST_F(StoreLifecycleTest, NamedJobsThatDoNotFitInTheAnswerAreRefusedAndStayReady) {
+  const std::vector<NewJob> jobs(4, Spec(std::string(900, 'x')));
+  const std::vector<JobId> ids = EnqueueAll(jobs);
+  auto outcomes = store_->ClaimNamed(queue_, replica_, "w", absl::Seconds(30), "", ids, 3'000);
+  ASSERT_TRUE(outcomes.ok()) << outcomes.status();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ((*outcomes)[i].job.has_value(), i < 2) << i;
+    if (i >= 2) {
+      EXPECT_EQ(DetailsOf((*outcomes)[i].refusal).reason, "REPLY_FULL");
+    }
+  }
+  EXPECT_EQ(Sql("select count(*) from tenure.job where state = 3"), "2");
+  // The first always fits.
+  outcomes = store_->ClaimNamed(queue_, replica_, "w", absl::Seconds(30), "", std::vector<JobId>{ids[2]}, 1);
+  EXPECT_TRUE((*outcomes)[0].job.has_value());
 }
 
 TEST_F(StoreLifecycleTest, ARowLockedByAnotherIsReportedAsMissed) {
@@ -411,7 +447,7 @@ TEST_F(StoreLifecycleTest, NamedClaimsTellWhoHolds) {
   const auto ids = Enqueue(2);
   const ClaimedJob held = Claim(1)[0];
   std::vector<JobId> wanted{ids[0], ids[1], {queue_, ids[0].day, 999'999}};
-  auto outcomes = store_->ClaimNamed(queue_, replica_, "w2", absl::Seconds(30), "", wanted);
+  auto outcomes = store_->ClaimNamed(queue_, replica_, "w2", absl::Seconds(30), "", wanted, 3 << 20);
   ASSERT_TRUE(outcomes.ok()) << outcomes.status();
   const ErrorDetails refusal = DetailsOf((*outcomes)[0].refusal);
   EXPECT_EQ(refusal.reason, "LEASE_HELD");
@@ -491,6 +527,15 @@ TEST_F(StoreLifecycleTest, TenureEnqueueRefusesWhatTheApiRefuses) {
       {"'q', 'k', '{}', expires_at => now() + interval '101 years'", "expires_at"},
       {"'q', 'k', '{}', headers => '[]'", "headers"},
       {"'q', 'k', '{}', headers => '\"x\"'", "headers"},
+      {"'q', 'k', '{}', headers => '{\"a\":1}'", "headers"},
+      {"'q', 'k', '{}', headers => '{\"a\":null}'", "headers"},
+      {"'q', 'k', '{}', headers => '{\"\":\"x\"}'", "headers"},
+      {"'q', 'k', '{}', headers => jsonb_build_object('a', repeat('x', 16384))", "headers"},
+      {"'q', 'k', '{}', headers => (select jsonb_object_agg(n, 'x') from generate_series(1, 65) n)", "headers"},
+      {"'q', 'k', '{}', content_type => repeat('x', 256)", "content_type"},
+      {"'q', 'k', '{}', tenant => repeat('x', 256)", "tenant"},
+      {"'q', 'k', '{}', priority => null", "priority"},
+      {"'q', 'k', '{}', idempotency_key => 'a', idempotency_retention => '0s'", "idempotency_retention"},
       {"'q', 'k', '{}', idempotency_key => ''", "idempotency_key"},
       {"'q', 'k', '{}', idempotency_key => repeat('x', 256)", "idempotency_key"},
   };
@@ -620,7 +665,7 @@ TEST_F(StoreLifecycleTest, AnIdWithAnotherQueueOrDayIsNoOnesId) {
       const std::vector<JobId> one{wrong};
       EXPECT_EQ(store_->Cancel(wrong.queue, one, "")->items[0].state, CancelOutcome::State::kNotFound);
       EXPECT_EQ(DetailsOf(store_->Retry(wrong, "")->status).reason, "JOB_NOT_FOUND");
-      auto named = store_->ClaimNamed(wrong.queue, replica_, "w2", absl::Seconds(30), "", one);
+      auto named = store_->ClaimNamed(wrong.queue, replica_, "w2", absl::Seconds(30), "", one, 3 << 20);
       ASSERT_TRUE(named.ok()) << named.status();
       EXPECT_EQ(DetailsOf((*named)[0].refusal).reason, "JOB_NOT_FOUND");
       EXPECT_EQ(DetailsOf(store_->Get(wrong).status()).reason, "JOB_NOT_FOUND");

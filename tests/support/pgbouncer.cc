@@ -67,6 +67,8 @@ std::string Start(const std::map<std::string, std::string>& server) {
     dup2(null, 1);
     dup2(null, 2);
     execlp("pgbouncer", "pgbouncer", "-q", ini.c_str(), nullptr);
+    // Where Debian has it, which is not on an ordinary user's path.
+    execl("/usr/sbin/pgbouncer", "pgbouncer", "-q", ini.c_str(), nullptr);
     _exit(127);
   }
   static std::string cleanup;

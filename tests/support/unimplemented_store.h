@@ -72,8 +72,8 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<store::RetryOutcome> Retry(const store::JobId&, std::string_view) override { return Unimplemented(); }
   absl::StatusOr<store::ClaimResult> Claim(const store::ClaimBatch&) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::NamedClaimOutcome>> ClaimNamed(int32_t, int32_t, std::string_view, absl::Duration,
-                                                                   std::string_view,
-                                                                   std::span<const store::JobId>) override {
+                                                                   std::string_view, std::span<const store::JobId>,
+                                                                   int64_t) override {
     return Unimplemented();
   }
   absl::StatusOr<std::optional<std::vector<store::ClaimedJob>>> FindClaim(std::string_view) override {

@@ -159,6 +159,8 @@ struct Bad {
 
 TEST_F(JsonDispatch, BadJsonNamesTheField) {
   const string deep(5000, '[');
+  // Takes a minute if it is parsed.
+  const string lists = string(40'000, '[') + string(40'000, ']') + "}";
   const Bad rows[] = {
       {"/tenure.v1.JobService/Enqueue", R"({"jobs":[{"queue":"q","kindd":"k"}]})", "jobs[0].kindd"},
       {"/tenure.v1.JobService/Enqueue", R"({"job":[]})", "job"},
@@ -176,6 +178,8 @@ TEST_F(JsonDispatch, BadJsonNamesTheField) {
       {"/tenure.v1.JobService/Enqueue", "[]", "body"},
       {"/tenure.v1.JobService/Enqueue", "null", "body"},
       {"/tenure.v1.JobService/Enqueue", "{\"jobs\":" + deep, "body"},
+      {"/tenure.v1.JobService/Enqueue", "{\"jobs\":" + lists, "body"},
+      {"/tenure.v1.JobService/Enqueue", R"({"jobs":[{"expireTime":{}}]})", "jobs[0].expire_time"},
       {"/tenure.v1.JobService/Enqueue", "{\"jobs\":[{\"kind\":\"\xFF\"}]}", "body"},
       {"/tenure.v1.JobService/Enqueue", "{}", "jobs"},
       {"/tenure.v1.JobService/Get", R"({"id":"7"})", "id"},

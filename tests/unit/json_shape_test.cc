@@ -67,6 +67,10 @@ TEST(JsonShape, NamesTheWholePathOfAMessageAndAList) {
 TEST(JsonShape, RefusesWhatTheParserWouldBend) {
   EXPECT_EQ(Told(R"({"jobs":[null,{"kind":"k"}]})", v1::EnqueueRequest::descriptor()),
             "jobs[0]: expected an object, not null");
+  EXPECT_EQ(Job(R"("expireTime":{})"),
+            "jobs[1].expire_time: expected a time such as \"2026-11-29T12:00:00Z\", not an object");
+  EXPECT_EQ(Job(R"("delay":{"seconds":"3"})"),
+            "jobs[1].delay: expected a duration in seconds such as \"90s\" or \"0.5s\", not an object");
   EXPECT_EQ(Told(R"({"kinds":["a",null]})", v1::ListRequest::descriptor()), "kinds[1]: expected a string, not null");
   EXPECT_EQ(Told(R"({"includePayloads":"yes"})", v1::ListRequest::descriptor()),
             "include_payloads: expected true or false, not \"yes\"");
@@ -103,7 +107,7 @@ TEST(JsonShape, FindsNothingInWhatTheParserTakes) {
   const std::string bodies[] = {
       R"({"jobs":[{"queue":"q","payload":{"text":"x"},"headers":{"a":"b"},"priority":"5","maxAttempts":3.0,"delay":"0.5s",
           "dueTime":"2030-01-01T00:00:00.5+01:00","backoff":{"initial":"1s","multiplier":2},"effect_key":"e","tenant":null}]})",
-      R"({"jobs":{"kind":"k","delay":{"seconds":"3"}}})",
+      R"({"jobs":{"kind":"k","delay":"3s"}})",
       R"({"jobs":[{"payload":{"data":"AAE_","contentType":"x/y"}}]})",
       R"({})",
   };

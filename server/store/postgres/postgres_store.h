@@ -56,7 +56,7 @@ class PostgresStore : public Store {
   absl::StatusOr<ClaimResult> Claim(const ClaimBatch& batch) override;
   absl::StatusOr<std::vector<NamedClaimOutcome>> ClaimNamed(int32_t queue, int32_t replica, std::string_view worker,
                                                             absl::Duration lease, std::string_view request_id,
-                                                            std::span<const JobId> ids) override;
+                                                            std::span<const JobId> ids, int64_t max_bytes) override;
   absl::StatusOr<std::optional<std::vector<ClaimedJob>>> FindClaim(std::string_view request_id) override;
   absl::StatusOr<std::vector<ExtendOutcome>> Extend(int32_t queue, std::span<const ExtendItem> items) override;
   absl::StatusOr<SettleResult> Complete(int32_t queue, std::span<const CompleteItem> items) override;

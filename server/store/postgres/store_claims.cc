@@ -250,7 +250,8 @@ absl::Status PostgresStore::FetchDetails(int32_t queue, std::span<Job* const> jo
 absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t queue, int32_t replica,
                                                                          std::string_view worker, absl::Duration lease,
                                                                          std::string_view request_id,
-                                                                         std::span<const JobId> ids) {
+                                                                         std::span<const JobId> ids,
+                                                                         int64_t max_bytes) {
   std::map<int64_t, int32_t>
       days_by_id;  // One id, one day: of two spellings at most one is right, and the other is not found.
   int32_t earliest = std::numeric_limits<int32_t>::max();
@@ -262,9 +263,11 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
   for (const auto& [seq, unused] : days_by_id) seqs.push_back(seq);
   std::map<int64_t, NamedClaimOutcome> outcomes;
   std::map<int64_t, int32_t> payload_days;
+  bool cut = false;  // Some were left for the byte budget.
   auto claimed = Run<bool>("claim_named", [&](Transaction& tx) -> absl::StatusOr<bool> {
     outcomes.clear();
     payload_days.clear();
+    cut = false;
     if (!request_id.empty()) {
       TENURE_ASSIGN_OR_RETURN(const std::set<std::string> taken, TakenRequests(tx, {std::string(request_id)}));
       if (!taken.empty()) return false;
@@ -277,12 +280,14 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
         .AddArray(seqs)
         .AddArray(Secrets(seqs.size()))
         .AddArray(days_by_id, [](const auto& d) { return d.second; })
-        .Add(request_id.empty() ? std::optional<std::string_view>() : request_id);
+        .Add(request_id.empty() ? std::optional<std::string_view>() : request_id)
+        .Add(max_bytes);
     tx.Queue(sql::kLockQueueShared, Params().Add(queue));
     TENURE_ASSIGN_OR_RETURN(Result rows, tx.RunAndCommit(sql::kClaimNamed, params));
     const JobReader reader(rows);
-    const int grant = rows.Column("grant_id");
+    const int grant = rows.Column("grant_id"), cut_column = rows.Column("cut");
     for (int row = 0; row < rows.rows(); ++row) {
+      cut = rows.Bool(row, cut_column);
       ClaimedJob job = reader.ReadClaimed(row);
       job.grant = rows.Int(row, grant);
       job.repeatable = !request_id.empty();
@@ -323,6 +328,12 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
              {"holder", job.lease->worker},
              {"until", absl::FormatTime("%Y-%m-%d%ET%H:%M:%E3SZ", job.lease->expires, absl::UTCTimeZone())},
              {"token_number", std::to_string(job.lease->number)}});
+      } else if (cut && job.state == JobState::kReady) {
+        refusal = MakeError(
+            absl::StatusCode::kResourceExhausted, "REPLY_FULL",
+            absl::StrCat("job ", job.id.ToString(),
+                         " does not fit in this answer (max_bytes) beside the others; claim it in another call"),
+            {{"job_id", job.id.ToString()}});
       } else {
         refusal = MakeError(
             absl::StatusCode::kFailedPrecondition, "NOT_READY",

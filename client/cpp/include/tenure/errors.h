@@ -32,6 +32,7 @@ inline constexpr std::string_view kIdempotencyConflict = "IDEMPOTENCY_CONFLICT";
 inline constexpr std::string_view kOverloaded = "OVERLOADED";   // Shed; nothing was done. Retry after RetryDelay.
 inline constexpr std::string_view kQueueFull = "QUEUE_FULL";    // The queue holds its max_depth of jobs; the same.
 inline constexpr std::string_view kTenantFull = "TENANT_FULL";  // The tenant has its max_tenant_depth in it; the same.
+inline constexpr std::string_view kReplyFull = "REPLY_FULL";    // A named job does not fit in the answer.
 inline constexpr std::string_view kTooManyPolls = "TOO_MANY_POLLS";
 inline constexpr std::string_view kDraining = "DRAINING";  // This replica shuts down: another one serves.
 inline constexpr std::string_view kDatabaseUnavailable = "DATABASE_UNAVAILABLE";

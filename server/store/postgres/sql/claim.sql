@@ -1,7 +1,7 @@
 -- Takes ready jobs of one queue under leases: reads the given stretches of the index job_ready beyond the cursors (and single ids to
 -- look at again), locks what nobody else has locked, and leases it.
 -- $1 queue, $2 replica, $3 priorities, $4/$5 after (rank, id), $6/$7 up to (rank, id), $8 ids to look at again, then one array
--- element per slot: $9 worker (index into $12, from 1), $10 lease in microseconds, $11 secret; $12 worker names, $13 byte budget;
+-- element per slot: $9 worker (index into $12, from 1), $10 lease in microseconds, $11 secret; $12 worker names, $13 byte budget (tenure.reply_size);
 -- $14 request (index into $15, from 1; 0: none) of each slot; $15 request ids, $16 how long each may be repeated, in microseconds;
 -- $17 alone: nothing can have been passed over, and it need not be looked for. That holds for the form of this statement that has NOWAIT
 -- in the place of SKIP LOCKED (ClaimStatement, store_claims.cc): it fails with lock_not_available if anybody holds a row in the way;
@@ -20,7 +20,7 @@ with locked as materialized (
   (select 0::bigint as range_no, j.*
    from unnest($8::bigint[]) as r (id)
    cross join lateral (
-     select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
+     select j.priority, j.rank, j.id, tenure.reply_size(j) as size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
      from tenure.job j where j.id = r.id and j.queue_id = $1 and (j.state + 0) = 3
      for update skip locked
    ) j
@@ -31,7 +31,7 @@ with locked as materialized (
         with ordinality as r (priority, after_rank, after_id, upto_rank, upto_id, range_no)
    cross join lateral (
      select c.* from (
-       select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
+       select j.priority, j.rank, j.id, tenure.reply_size(j) as size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
        from tenure.job j
        where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
          and j.rank = r.upto_rank and j.id > r.after_id and j.id <= r.upto_id and (j.state + 0) = 3
@@ -41,7 +41,7 @@ with locked as materialized (
      where r.after_rank = r.upto_rank
      union all
      select o.* from (
-       select j.priority, j.rank, j.id, j.payload_size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
+       select j.priority, j.rank, j.id, tenure.reply_size(j) as size, coalesce(j.expires_at <= now() and j.started_at is null, false) as expired
        from tenure.job j
        where j.queue_id = $1 and j.place = 3 and j.priority = r.priority
          and (j.rank, j.id) > (r.after_rank, r.after_id) and j.rank <= r.upto_rank and (j.state + 0) = 3
@@ -57,9 +57,9 @@ with locked as materialized (
 -- read. One job is always within.
 cut as materialized (
   select w.range_no, w.rank, w.id
-  from (select l.range_no, l.rank, l.id, coalesce(sum(l.payload_size) filter (where not l.expired) over in_order, 0) as total,
+  from (select l.range_no, l.rank, l.id, coalesce(sum(l.size) filter (where not l.expired) over in_order, 0) as total,
                count(*) filter (where not l.expired) over in_order as jobs
-        from locked l where (select sum(f.payload_size) from locked f where not f.expired) > $13
+        from locked l where (select sum(f.size) from locked f where not f.expired) > $13
         window in_order as (order by l.range_no, l.rank, l.id rows unbounded preceding)) w
   where w.total <= $13 or w.jobs <= 1
   order by w.range_no desc, w.rank desc, w.id desc limit 1
