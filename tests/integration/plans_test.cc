@@ -133,7 +133,8 @@ std::string Text(const nlohmann::json& node, const char* field) {
 bool IsHot(const std::string& relation) {
   return relation == "job" || relation == "idempotency" || relation == "lease_grant" ||
          (absl::StartsWith(relation, "event") && relation != "event_fold") || absl::StartsWith(relation, "history") ||
-         absl::StartsWith(relation, "dead_letter") || absl::StartsWith(relation, "payload");
+         absl::StartsWith(relation, "dead_letter") || absl::StartsWith(relation, "payload") ||
+         relation.starts_with("outbox") || relation == "delivery";
 }
 
 // The column by which an index must be entered, or it is read from one end to the other (or, of idempotency, a whole
@@ -196,8 +197,8 @@ enum class Tables { kAnalysedEmpty, kFull, kFullThatLookedEmpty };
 
 class PlansTest : public tenure::testing::StoreTest {
  protected:
-  static constexpr const char* kHot[] = {"job",     "idempotency", "lease_grant", "event_0",
-                                         "event_1", "event_2",     "event_3"};
+  static constexpr const char* kHot[] = {"job",     "idempotency", "lease_grant", "event_0",  "event_1",  "event_2",
+                                         "event_3", "outbox_0",    "outbox_1",    "outbox_2", "outbox_3", "delivery"};
 
   void Prepare(Tables tables) {
     Session db(database_.url());

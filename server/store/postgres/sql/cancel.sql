@@ -1,5 +1,6 @@
 -- Ends live jobs of one queue as cancelled, in whatever state; tells the workers that hold them. $1 queue, $2 ids (sorted,
 -- distinct), $3 reason, $4 days of enqueue (one per id). Answers the ids that it ended; what is not answered is locked by somebody, or has ended, or never was.
+-- The event of each end goes to the outbox if a target wants it, which is asked once per statement.
 with locked as materialized (
   select j.* from unnest($2::bigint[], $4::int[]) as i (id, day)
   cross join lateral (
@@ -32,5 +33,13 @@ counted as (
 told as (
   insert into tenure.event as e (slot, queue_id, type, notice, worker, job_id, job_day, token, reason)
   select tenure.event_slot(), $1, 3, 1, l.worker, l.id, l.day, l.token, $3 from locked l where l.state = 4
+),
+outbound as (
+  insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,
+    ended_at, error_message, error_type, effect_key, retry_of, headers)
+  select tenure.event_slot(), $1, 8, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures, l.crashes, l.created_at, l.started_at,
+    now(), case when $3 <> '' then 'cancelled: ' || $3 else l.error_message end, case when $3 <> '' then 'Cancelled' else l.error_type end, l.effect_key, l.retry_of, l.headers
+  from locked l
+  where (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 4 <> 0
 )
 select l.id, l.state, l.worker, l.token from locked l;

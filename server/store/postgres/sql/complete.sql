@@ -1,6 +1,7 @@
 -- Ends jobs of one queue as completed: deletes the live rows, inserts them into history, frees their counts. $1 queue,
 -- $2 ids (sorted, distinct), $3 token numbers, $4 secrets, $5 results, $6 result types. The fence is the token; everything that
 -- ends a lease bumps it. Answers the ids that it ended; what is not answered is locked by somebody, or its token is stale.
+-- The event of each end goes to the outbox if a target wants it, which is asked once per statement.
 with locked as materialized (
   select j.*, i.result, i.result_type
   from unnest($2::bigint[], $3::int[], $4::bigint[], $5::bytea[], $6::text[])
@@ -30,5 +31,13 @@ kept as (
 counted as (
   insert into tenure.event as e (slot, queue_id, type, leased, completed)
   select tenure.event_slot(), $1, 2, -count(*), count(*) from locked having count(*) > 0
+),
+outbound as (
+  insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,
+    ended_at, error_message, error_type, effect_key, retry_of, headers)
+  select tenure.event_slot(), $1, 6, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures, l.crashes, l.created_at, l.started_at,
+    now(), null, null, l.effect_key, l.retry_of, l.headers
+  from locked l
+  where (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 1 <> 0
 )
 select l.id, pg_current_xact_id() as xid from locked l;

@@ -1,5 +1,5 @@
 -- Jobs that did not start in time end as expired. $1, $2 name and term of the leader; $3 limit. Reads the index job_expiring. Answers how
--- many, by queue.
+-- many, by queue. The event of each end goes to the outbox if a target wants it.
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
 ),
@@ -36,5 +36,13 @@ counted as (
   select tenure.event_slot(), l.queue_id, 2, -count(*) filter (where l.state = 1), -count(*) filter (where l.state = 2),
          -count(*) filter (where l.state = 3), -count(*) filter (where l.state = 5), count(*)
   from locked l group by l.queue_id
+),
+outbound as (
+  insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,
+    ended_at, error_message, error_type, effect_key, retry_of, headers)
+  select tenure.event_slot(), l.queue_id, 9, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures, l.crashes, l.created_at, l.started_at,
+    now(), l.error_message, l.error_type, l.effect_key, l.retry_of, l.headers
+  from locked l
+  where exists (select 1 from tenure.outbox_interest i where i.queue_id = any (array[0, l.queue_id]) and i.events & 8 <> 0)
 )
 select q.name, count(*) as jobs from locked l join tenure.queue q on q.id = l.queue_id group by q.name;

@@ -2,6 +2,7 @@
 -- budget is spent or the failure is final. $1 queue, $2 ids (sorted, distinct), $3 token numbers, $4 secrets, $5 messages,
 -- $6 types, $7 details, $8 non-retryable, $9 retry after in microseconds (NULL: the backoff).
 -- Answers the ids that it settled; what is not answered is locked by somebody, or its token is stale.
+-- The event of each end goes to the outbox if a target wants it, which is asked once per statement.
 with locked as materialized (
   select j.*, i.message, i.type, i.detail, q.max_attempts as queue_max_attempts,
          i.final or j.failures + 1 >= coalesce(j.max_attempts, q.max_attempts, 20) as dead,
@@ -63,6 +64,14 @@ counted as (
          count(*) filter (where l.dead),
          (select min(r.due_at) from retried r where r.state = 1)
   from locked l having count(*) > 0
+),
+outbound as (
+  insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,
+    ended_at, error_message, error_type, effect_key, retry_of, headers)
+  select tenure.event_slot(), $1, 7, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures + 1, l.crashes, l.created_at, l.started_at,
+    now(), l.message, l.type, l.effect_key, l.retry_of, l.headers
+  from locked l
+  where l.dead and (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 2 <> 0
 )
 select r.id, r.state, r.priority, r.rank, r.due_at, extract(epoch from r.due_at - now())::float8 as due_in,
        pg_current_xact_id() as xid

@@ -3,7 +3,7 @@
 -- the replica that granted the leases: with a name nothing is written once the term is over; $6 only what ended before this time.
 -- A lease that ran out while no daemon could reach the database (tenure.outage) stands for a third of its duration more, so that its
 -- worker can extend it, and burns no crash.
--- Answers each lease that is still there: reaped, discarded, or how long it has yet.
+-- Answers each lease that is still there: reaped, discarded, or how long it has yet. The event of each end goes to the outbox if a target wants it, which is asked once per statement.
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $4 and l.term = $5 for share
 ),
@@ -70,6 +70,14 @@ counted as (
 told as (
   insert into tenure.event as e (slot, queue_id, type, notice, worker, job_id, job_day, token, reason)
   select tenure.event_slot(), $1, 3, 2, l.worker, l.id, l.day, l.token, 'the lease ran out' from judged l where l.over
+),
+outbound as (
+  insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,
+    ended_at, error_message, error_type, effect_key, retry_of, headers)
+  select tenure.event_slot(), $1, 7, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures, l.crashes + 1, l.created_at, l.started_at,
+    now(), 'the lease ran out ' || l.crashes + 1 || ' times: its worker died, hung or could not extend it', 'LeaseExpired', l.effect_key, l.retry_of, l.headers
+  from judged l
+  where l.over and l.dead and (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 2 <> 0
 )
 select l.id, l.over, l.over and l.dead as discarded, l.forgiven, l.priority, l.rank, l.queue_name,
        extract(epoch from l.ends_at - now())::float8 as remaining
