@@ -15,9 +15,10 @@ RUN cmake --preset release \
  && strip build/release/bin/tenured build/release/bin/tenurectl
 
 FROM debian:bookworm-slim
-# What the binaries link to, plus certificates (TLS to PostgreSQL) and time zones (schedules).
+# What the binaries link to, plus certificates (TLS to PostgreSQL and to targets) and time zones (schedules).
 ARG RUNTIME_PACKAGES="ca-certificates tzdata \
-  libgrpc++1.51 libprotobuf32 libabsl20220623 libpq5 libprometheus-cpp-core1.0 libspdlog1.10 libfmt9 zlib1g"
+  libgrpc++1.51 libprotobuf32 libabsl20220623 libpq5 libprometheus-cpp-core1.0 libspdlog1.10 libfmt9 \
+  libcurl4 libssl3 zlib1g"
 RUN apt-get update -q \
  && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends ${RUNTIME_PACKAGES} \
  && rm -rf /var/lib/apt/lists/* \

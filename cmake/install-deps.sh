@@ -6,6 +6,7 @@ packages="
   g++ cmake ninja-build make pkg-config ccache mold git ca-certificates
   libgrpc++-dev libgrpc-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
   libpq-dev prometheus-cpp-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libboost-dev
+  libcurl4-openssl-dev libssl-dev zlib1g-dev
   libgtest-dev libgmock-dev libbenchmark-dev tzdata
   postgresql-15 postgresql-client-15 pgbouncer prometheus python3 python3-grpcio python3-protobuf curl
   clang-format-14 yamllint

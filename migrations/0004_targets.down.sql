@@ -12,6 +12,7 @@ declare
   part text[] := regexp_match(lease_token, '^(\d{1,9})-(\d{1,6})-(\d{1,18})\.(\d{1,9})\.(\d{1,6})\.([0-9a-f]{16})$');
   q int;
   of_id bigint;
+  job text;
   num int;
   claimed int;
   secret bigint;
@@ -23,7 +24,7 @@ begin
     raise exception 'INVALID_FIELD: lease_token: is not a lease token; pass the lease_token of a claimed job unchanged'
       using errcode = 'invalid_parameter_value';
   end if;
-  q := part[1]; of_id := part[3]; num := part[4]; claimed := part[5];
+  q := part[1]; of_id := part[3]; job := format('%s-%s-%s', q, part[2], of_id); num := part[4]; claimed := part[5];
   secret := ('x' || part[6])::bit(64)::bigint;
   if length(complete.result) > 1048576 then
     raise exception 'PAYLOAD_TOO_LARGE: result: must be at most 1048576 bytes' using errcode = 'invalid_parameter_value';
@@ -34,9 +35,9 @@ begin
     select s.state, s.settled_token, s.settled_secret, s.settled_verb into gone from tenure.job s where s.id = of_id and s.queue_id = q;
     if found then
       if gone.settled_token = num and gone.settled_secret = secret and gone.settled_verb <> 6 then
-        raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', of_id using errcode = 'TN001';
+        raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', job using errcode = 'TN001';
       end if;
-      raise exception 'LEASE_LOST: the lease of job % has ended; another worker may hold it now', of_id using errcode = 'TN001';
+      raise exception 'LEASE_LOST: the lease of job % has ended; another worker may hold it now', job using errcode = 'TN001';
     end if;
     select h.state, h.token, h.token_secret, h.settled_verb into gone from (
       select h.state, h.token, h.token_secret, h.settled_verb from tenure.history h
@@ -46,13 +47,13 @@ begin
       where h.id = of_id and h.ended_on >= date '1970-01-01' + claimed
     ) h;
     if not found then
-      raise exception 'JOB_NOT_FOUND: there is no job %', of_id using errcode = 'TN001';
+      raise exception 'JOB_NOT_FOUND: there is no job %', job using errcode = 'TN001';
     elsif gone.state = 8 then
-      raise exception 'JOB_CANCELLED: job % was cancelled', of_id using errcode = 'TN001';
+      raise exception 'JOB_CANCELLED: job % was cancelled', job using errcode = 'TN001';
     elsif gone.token = num and gone.token_secret = secret and gone.settled_verb <> 6 then
-      raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', of_id using errcode = 'TN001';
+      raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', job using errcode = 'TN001';
     end if;
-    raise exception 'LEASE_LOST: the lease of job % has ended', of_id using errcode = 'TN001';
+    raise exception 'LEASE_LOST: the lease of job % has ended', job using errcode = 'TN001';
   end if;
 
   perform tenure.ensure_day(tenure.today());

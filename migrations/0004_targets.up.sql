@@ -106,7 +106,7 @@ insert into tenure.outbox_rotation default values;
 
 -- Events that were sent to a target and not accepted: to be sent again, or dead.
 create table tenure.delivery (
-  id bigint generated always as identity primary key,
+  id bigint generated always as identity,
   target_id bigint not null,
   event_id text not null,
   body text not null,
@@ -115,7 +115,8 @@ create table tenure.delivery (
   first_failed_at timestamptz not null default now(),
   last_failed_at timestamptz not null default now(),
   last_error text not null,
-  dead boolean not null default false
+  dead boolean not null default false,
+  primary key (target_id, id)
 ) with (fillfactor = 70);
 create index delivery_due on tenure.delivery (target_id, due_at, id) where not dead;
 create index delivery_dead on tenure.delivery (target_id, id) where dead;
@@ -140,6 +141,7 @@ declare
   part text[] := regexp_match(lease_token, '^(\d{1,9})-(\d{1,6})-(\d{1,18})\.(\d{1,9})\.(\d{1,6})\.([0-9a-f]{16})$');
   q int;
   of_id bigint;
+  job text;
   num int;
   claimed int;
   secret bigint;
@@ -151,7 +153,7 @@ begin
     raise exception 'INVALID_FIELD: lease_token: is not a lease token; pass the lease_token of a claimed job unchanged'
       using errcode = 'invalid_parameter_value';
   end if;
-  q := part[1]; of_id := part[3]; num := part[4]; claimed := part[5];
+  q := part[1]; of_id := part[3]; job := format('%s-%s-%s', q, part[2], of_id); num := part[4]; claimed := part[5];
   secret := ('x' || part[6])::bit(64)::bigint;
   if length(complete.result) > 1048576 then
     raise exception 'PAYLOAD_TOO_LARGE: result: must be at most 1048576 bytes' using errcode = 'invalid_parameter_value';
@@ -162,9 +164,9 @@ begin
     select s.state, s.settled_token, s.settled_secret, s.settled_verb into gone from tenure.job s where s.id = of_id and s.queue_id = q;
     if found then
       if gone.settled_token = num and gone.settled_secret = secret and gone.settled_verb <> 6 then
-        raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', of_id using errcode = 'TN001';
+        raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', job using errcode = 'TN001';
       end if;
-      raise exception 'LEASE_LOST: the lease of job % has ended; another worker may hold it now', of_id using errcode = 'TN001';
+      raise exception 'LEASE_LOST: the lease of job % has ended; another worker may hold it now', job using errcode = 'TN001';
     end if;
     select h.state, h.token, h.token_secret, h.settled_verb into gone from (
       select h.state, h.token, h.token_secret, h.settled_verb from tenure.history h
@@ -174,13 +176,13 @@ begin
       where h.id = of_id and h.ended_on >= date '1970-01-01' + claimed
     ) h;
     if not found then
-      raise exception 'JOB_NOT_FOUND: there is no job %', of_id using errcode = 'TN001';
+      raise exception 'JOB_NOT_FOUND: there is no job %', job using errcode = 'TN001';
     elsif gone.state = 8 then
-      raise exception 'JOB_CANCELLED: job % was cancelled', of_id using errcode = 'TN001';
+      raise exception 'JOB_CANCELLED: job % was cancelled', job using errcode = 'TN001';
     elsif gone.token = num and gone.token_secret = secret and gone.settled_verb <> 6 then
-      raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', of_id using errcode = 'TN001';
+      raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', job using errcode = 'TN001';
     end if;
-    raise exception 'LEASE_LOST: the lease of job % has ended', of_id using errcode = 'TN001';
+    raise exception 'LEASE_LOST: the lease of job % has ended', job using errcode = 'TN001';
   end if;
 
   perform tenure.ensure_day(tenure.today());

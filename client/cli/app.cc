@@ -60,6 +60,7 @@ std::unique_ptr<CLI::App> MakeCommandTree(Context& context) {
   AddQueueCommands(*root, context);
   AddJobCommands(*root, context);
   AddScheduleCommands(*root, context);
+  AddTargetCommands(*root, context);
   AddLeaseCommands(*root, context);
   AddWorkCommand(*root, context);
   AddAdminCommands(*root, context);

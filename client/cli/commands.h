@@ -13,6 +13,8 @@ namespace tenure::cli {
 void AddQueueCommands(CLI::App& root, Context& context);  // queue create|update|get|list|pause|resume
 // schedule create|update|get|list|pause|resume|delete|trigger
 void AddScheduleCommands(CLI::App& root, Context& context);
+// target create|update|get|list|pause|resume|delete|dead|redrive
+void AddTargetCommands(CLI::App& root, Context& context);
 void AddJobCommands(CLI::App& root, Context& context);        // job get|list|cancel|retry, and enqueue:
 void AddEnqueueCommand(CLI::App& job, Context& context);      // job enqueue
 void AddLeaseCommands(CLI::App& root, Context& context);      // claim extend complete fail release snooze

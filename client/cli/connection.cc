@@ -14,6 +14,7 @@
 #include "tenure/v1/job_service.grpc.pb.h"
 #include "tenure/v1/queue_service.grpc.pb.h"
 #include "tenure/v1/schedule_service.grpc.pb.h"
+#include "tenure/v1/target_service.grpc.pb.h"
 #include "tenure/v1/worker_service.grpc.pb.h"
 
 namespace tenure::cli {
@@ -56,6 +57,7 @@ struct Connection::Impl {
         workers(v1::WorkerService::NewStub(channel)),
         queues(v1::QueueService::NewStub(channel)),
         schedules(v1::ScheduleService::NewStub(channel)),
+        targets(v1::TargetService::NewStub(channel)),
         admin(v1::AdminService::NewStub(channel)) {}
 
   absl::Status Convert(const grpc::Status& status, absl::Duration deadline) const {
@@ -105,6 +107,7 @@ struct Connection::Impl {
   const std::unique_ptr<v1::WorkerService::Stub> workers;
   const std::unique_ptr<v1::QueueService::Stub> queues;
   const std::unique_ptr<v1::ScheduleService::Stub> schedules;
+  const std::unique_ptr<v1::TargetService::Stub> targets;
   const std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
@@ -219,6 +222,44 @@ absl::StatusOr<v1::ResumeScheduleResponse> Connection::ResumeSchedule(const v1::
 absl::StatusOr<v1::TriggerScheduleResponse> Connection::TriggerSchedule(const v1::TriggerScheduleRequest& request) {
   return impl_->Call(*impl_->schedules, &v1::ScheduleService::Stub::TriggerSchedule, request,
                      request.request_id().empty() ? Repeat::kOnce : Repeat::kSafe);
+}
+
+absl::StatusOr<v1::CreateTargetResponse> Connection::CreateTarget(const v1::CreateTargetRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::CreateTarget, request, Repeat::kOnce);
+}
+
+absl::StatusOr<v1::UpdateTargetResponse> Connection::UpdateTarget(const v1::UpdateTargetRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::UpdateTarget, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::GetTargetResponse> Connection::GetTarget(const v1::GetTargetRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::GetTarget, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListTargetsResponse> Connection::ListTargets(const v1::ListTargetsRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::ListTargets, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::DeleteTargetResponse> Connection::DeleteTarget(const v1::DeleteTargetRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::DeleteTarget, request, Repeat::kOnce);
+}
+
+absl::StatusOr<v1::PauseTargetResponse> Connection::PauseTarget(const v1::PauseTargetRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::PauseTarget, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ResumeTargetResponse> Connection::ResumeTarget(const v1::ResumeTargetRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::ResumeTarget, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListDeadDeliveriesResponse> Connection::ListDeadDeliveries(
+    const v1::ListDeadDeliveriesRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::ListDeadDeliveries, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::RedriveDeliveriesResponse> Connection::RedriveDeliveries(
+    const v1::RedriveDeliveriesRequest& request) {
+  return impl_->Call(*impl_->targets, &v1::TargetService::Stub::RedriveDeliveries, request, Repeat::kSafe);
 }
 
 absl::StatusOr<v1::GetServerInfoResponse> Connection::GetServerInfo(const v1::GetServerInfoRequest& request) {

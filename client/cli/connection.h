@@ -19,6 +19,7 @@
 #include "tenure/v1/job_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
+#include "tenure/v1/target_service.pb.h"
 #include "tenure/v1/worker_service.pb.h"
 
 namespace tenure::cli {
@@ -70,6 +71,20 @@ class Connection {
   absl::StatusOr<v1::ResumeScheduleResponse> ResumeSchedule(const v1::ResumeScheduleRequest& request);  // Safe.
   // Safe with a request_id, else once.
   absl::StatusOr<v1::TriggerScheduleResponse> TriggerSchedule(const v1::TriggerScheduleRequest& request);
+
+  // Once: a repeat would answer TARGET_EXISTS.
+  absl::StatusOr<v1::CreateTargetResponse> CreateTarget(const v1::CreateTargetRequest& request);
+  absl::StatusOr<v1::UpdateTargetResponse> UpdateTarget(const v1::UpdateTargetRequest& request);  // Safe.
+  absl::StatusOr<v1::GetTargetResponse> GetTarget(const v1::GetTargetRequest& request);           // Safe.
+  absl::StatusOr<v1::ListTargetsResponse> ListTargets(const v1::ListTargetsRequest& request);     // Safe.
+  // Once: a repeat would answer TARGET_NOT_FOUND.
+  absl::StatusOr<v1::DeleteTargetResponse> DeleteTarget(const v1::DeleteTargetRequest& request);
+  absl::StatusOr<v1::PauseTargetResponse> PauseTarget(const v1::PauseTargetRequest& request);     // Safe.
+  absl::StatusOr<v1::ResumeTargetResponse> ResumeTarget(const v1::ResumeTargetRequest& request);  // Safe.
+  absl::StatusOr<v1::ListDeadDeliveriesResponse> ListDeadDeliveries(
+      const v1::ListDeadDeliveriesRequest& request);  // Safe.
+  absl::StatusOr<v1::RedriveDeliveriesResponse> RedriveDeliveries(
+      const v1::RedriveDeliveriesRequest& request);  // Safe.
 
   absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const v1::GetServerInfoRequest& request);  // Safe.
   absl::StatusOr<v1::ListServersResponse> ListServers(const v1::ListServersRequest& request);        // Safe.

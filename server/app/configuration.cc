@@ -148,6 +148,15 @@ constexpr Row kRows[] = {
     {"notify", "true or false", "false",
      "Wake the polls of other replicas by NOTIFY too, some 30 ms sooner; one connection more, and not through a pooler",
      [](std::string_view text, Configuration& c) { return OnOff(text, c.notify); }},
+    {"allow-private-targets", "true or false", "false",
+     "Targets may have addresses that are not public: private, loopback, link-local",
+     [](std::string_view text, Configuration& c) { return OnOff(text, c.targets.allow_private); }},
+    {"target-directory", "directory", "[none]", "Targets may write files below this directory, and nowhere else",
+     [](std::string_view text, Configuration& c) -> Rule {
+       if (text.empty() || text.front() != '/') return "must be an absolute path";
+       c.targets.directory = text;
+       return std::nullopt;
+     }},
     {"max-payload-bytes", "bytes", "1048576", "Largest payload and largest result",
      [](std::string_view text, Configuration& c) { return Number(text, 1, 3 << 20, c.max_payload_bytes); }},
     {"shutdown-grace", "duration", "20s", "How long a SIGTERM or SIGINT lets calls under way finish",
@@ -330,6 +339,14 @@ absl::StatusOr<Resolved> Resolve(const Given& given) {
   };
   fill("data-dir", configuration.data_dir, DefaultDataDir(given));
   if (configuration.replica_name.empty()) configuration.replica_name = MakeReplicaName();
+  // The names that Amazon's own tools use. Secrets, so neither flags nor in a file, and never printed.
+  const auto variable = [&](const char* name, std::string& value) {
+    if (const char* found = given.environment(name); found != nullptr) value = found;
+  };
+  variable("AWS_ACCESS_KEY_ID", configuration.targets.aws.access_key_id);
+  variable("AWS_SECRET_ACCESS_KEY", configuration.targets.aws.secret_access_key);
+  variable("AWS_SESSION_TOKEN", configuration.targets.aws.session_token);
+  variable("AWS_REGION", configuration.targets.aws.region);
   if (configuration.embedded()) configuration.migrate = true;
   return resolved;
 }

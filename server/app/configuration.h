@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/background/registry.h"
+#include "server/background/targets/access.h"
 #include "server/background/tunables.h"
 #include "server/base/logging.h"
 
@@ -33,6 +34,7 @@ struct Configuration {
   int64_t max_payload_bytes = 0;
   std::vector<background::WorkerEntry> background;
   bool allow_unauthenticated = false;
+  background::targets::Access targets;  // The AWS credentials are from the environment alone.
   absl::Duration shutdown_grace;
   std::string replica_name;
   LogFormat log_format = LogFormat::kText;

@@ -31,6 +31,7 @@
 #include "server/rpc/queue_service.h"
 #include "server/rpc/schedule_service.h"
 #include "server/rpc/server.h"
+#include "server/rpc/target_service.h"
 #include "server/rpc/worker_service.h"
 #include "server/store/postgres/migrator.h"
 #include "server/store/postgres/postgres_store.h"
@@ -116,6 +117,7 @@ class DaemonImpl : public Daemon {
         workers_(*engine_, {configuration_.max_payload_bytes}),
         queues_(*engine_),
         schedules_(*engine_, {configuration_.max_payload_bytes}),
+        targets_(*engine_),
         admin_(*engine_),
         json_(methods_),
         engine_metrics_(*engine_, clock_, metrics_),
@@ -126,6 +128,7 @@ class DaemonImpl : public Daemon {
     workers_.Register(methods_);
     queues_.Register(methods_);
     schedules_.Register(methods_);
+    targets_.Register(methods_);
     admin_.Register(methods_);
     engine_->OnScheduled([this](absl::Duration from_now) { promoter_signal_.Scheduled(from_now); });
   }
@@ -213,6 +216,9 @@ class DaemonImpl : public Daemon {
     dependencies.tunables = &configuration_.tunables;
     dependencies.note_ready = [this](std::vector<store::ReadyRange> ranges) { engine_->NoteReady(std::move(ranges)); };
     dependencies.promoter_signal = &promoter_signal_;
+    dependencies.metrics = &metrics_;
+    dependencies.replica = [this] { return engine_->replica_id(); };
+    dependencies.target_access = &configuration_.targets;
     return dependencies;
   }
 
@@ -246,6 +252,7 @@ class DaemonImpl : public Daemon {
   rpc::WorkerService workers_;
   rpc::QueueService queues_;
   rpc::ScheduleService schedules_;
+  rpc::TargetService targets_;
   rpc::AdminService admin_;
   rpc::JsonDispatcher json_;
   http::EngineMetrics engine_metrics_;

@@ -22,11 +22,15 @@
 #include "server/background/tunables.h"
 #include "server/background/wake_up.h"
 #include "server/base/clock.h"
+#include "server/base/metrics.h"
 #include "server/store/store.h"
 
 namespace tenure::background {
 
 class PromoterSignal;
+namespace targets {
+struct Access;
+}
 
 // What workers are built from. All of it outlives the supervisor.
 struct Dependencies {
@@ -37,6 +41,11 @@ struct Dependencies {
   std::function<void(std::vector<store::ReadyRange>)> note_ready;
   // Told by the engine when jobs are scheduled.
   PromoterSignal* promoter_signal = nullptr;
+  Metrics* metrics = nullptr;
+  // This replica, 0 while it is not registered.
+  std::function<int32_t()> replica;
+  // What the workers that serve targets may reach.
+  const targets::Access* target_access = nullptr;
 };
 
 // One run of a worker: its term, its stop signal, and where it tells how it fares. Thread-safe.

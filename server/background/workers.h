@@ -11,5 +11,10 @@ WorkerEntry SchedulerWorker();
 WorkerEntry LifecycleWorker();
 WorkerEntry RetentionWorker();
 WorkerEntry StatsWorker();
+WorkerEntry NotifyWorker();
+WorkerEntry EventLogWorker();
+WorkerEntry ExportWorker();
+WorkerEntry InventoryWorker();
+WorkerEntry RelayWorker();
 
 }  // namespace tenure::background

@@ -114,6 +114,18 @@ Metrics::Metrics(size_t max_queues)
       schedule_lateness(Histograms("tenure_schedule_lateness_seconds", {},
                                    "From when a slot of a schedule was due to when its job was made",
                                    LatencyBuckets())),
+      target_objects(Counters("tenure_target_objects_total", {"purpose", "outcome"},
+                              "Objects (files) for targets by purpose and outcome (written: and read back; failed)")),
+      target_events(Counters("tenure_target_events_total", {"purpose", "outcome"},
+                             "Attempts to hand events over to targets, by purpose and outcome (accepted; refused: will "
+                             "be tried again; dead)")),
+      target_request_duration(Histograms("tenure_target_request_duration_seconds", {"purpose"},
+                                         "Duration of answered requests to targets by purpose", LatencyBuckets())),
+      target_lag(
+          Gauges("tenure_target_lag_seconds", {"purpose"},
+                 "Age of the oldest thing that waits to be handed over to a target, by purpose, 0 if none does")),
+      target_breakers_open(Gauges("tenure_target_breakers_open", {"purpose"},
+                                  "Targets to which nothing is sent for now, because they failed, by purpose")),
       build_info(Gauges("tenure_build_info", {"version"}, "1; the label says which version runs")),
       process_cpu(Counters("process_cpu_seconds_total", {}, "User and system CPU time spent by the process")),
       process_resident_memory(Gauges("process_resident_memory_bytes", {}, "Resident memory of the process")),
@@ -134,6 +146,13 @@ Metrics::Metrics(size_t max_queues)
     schedule_runs.Add({{"outcome", outcome}});
   }
   schedule_lateness.Add({});
+  for (const char* outcome : {"accepted", "refused", "dead"}) {
+    target_events.Add({{"purpose", "notify"}, {"outcome", outcome}});
+  }
+  for (const char* purpose : {"notify", "event-log", "export", "inventory", "relay"}) {
+    target_lag.Add({{"purpose", purpose}});
+    target_breakers_open.Add({{"purpose", purpose}});
+  }
   for (auto* gauge : {&leases_tracked, &http_connections, &event_lag}) gauge->Add({});
 }
 

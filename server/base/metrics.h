@@ -112,6 +112,12 @@ class Metrics {
   // Schedules. By the replica that leads the scheduler, and by the one that was asked to trigger.
   CounterFamily schedule_runs;        // outcome: fired, triggered, missed, overlapped, cancelled_previous
   HistogramFamily schedule_lateness;  // none; from a slot to the commit of its job
+  // Targets. By the replica that leads the worker of their purpose (notify, event-log, ...).
+  CounterFamily target_objects;                                 // purpose, outcome: written, failed
+  CounterFamily target_events;                                  // purpose, outcome: accepted, refused, dead
+  HistogramFamily target_request_duration;                      // purpose
+  prometheus::Family<prometheus::Gauge>& target_lag;            // purpose
+  prometheus::Family<prometheus::Gauge>& target_breakers_open;  // purpose
   // The process. Kept by process_metrics.h.
   prometheus::Family<prometheus::Gauge>& build_info;               // version
   CounterFamily process_cpu;                                       // none

@@ -22,6 +22,7 @@
 #include "server/base/clock.h"
 #include "server/base/metrics.h"
 #include "server/engine/schedule_engine.h"
+#include "server/engine/target_engine.h"
 #include "server/store/store.h"
 #include "server/store/types.h"
 
@@ -146,7 +147,7 @@ class PollHandle {
   virtual void Cancel() = 0;
 };
 
-class Engine : public ScheduleEngine {
+class Engine : public ScheduleEngine, public TargetEngine {
  public:
   // Registers the replica and begins to read events; retries for ever while the database is away (calls then answer
   // UNAVAILABLE). Returns at once.

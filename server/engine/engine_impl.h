@@ -1,7 +1,8 @@
 // The engine's parts, put together. Layer: engine. Thread-safe.
 //
 // engine_impl.cc: life and look-ups. engine_jobs.cc: Enqueue, Cancel, Claim. engine_tokens.cc: all that names a lease
-// token. engine_schedules.cc: schedules. replica_loop.cc: the thread that keeps this replica alive and reads events.
+// token. engine_schedules.cc, engine_targets.cc: schedules, targets. replica_loop.cc: the thread that keeps this
+// replica alive and reads events.
 #pragma once
 
 #include <atomic>
@@ -82,6 +83,18 @@ class EngineImpl : public Engine {
   void DeleteSchedule(std::string name, Callback<bool> done) override;
   void SetSchedulePaused(std::string name, bool paused, Callback<store::Schedule> done) override;
   void TriggerSchedule(std::string name, std::string request_id, Callback<store::TriggeredJob> done) override;
+  void CreateTarget(std::string name, store::TargetSettings settings, bool paused,
+                    Callback<store::Target> done) override;
+  void UpdateTarget(std::string name, store::TargetSettings settings, std::set<std::string> fields, TargetCheck check,
+                    Callback<store::Target> done) override;
+  void GetTarget(std::string name, Callback<store::Target> done) override;
+  void ListTargets(std::string after_name, std::string prefix, int limit,
+                   Callback<std::vector<store::Target>> done) override;
+  void DeleteTarget(std::string name, Callback<bool> done) override;
+  void SetTargetPaused(std::string name, bool paused, Callback<store::Target> done) override;
+  void ListDeadDeliveries(std::string name, int64_t after, int limit,
+                          Callback<std::vector<store::Delivery>> done) override;
+  void RedriveDeliveries(std::string name, std::vector<int64_t> ids, Callback<store::Redriven> done) override;
 
   void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override;
   void ListReplicas(Callback<std::vector<store::ReplicaRow>> done) override;
@@ -139,6 +152,8 @@ class EngineImpl : public Engine {
   static std::optional<absl::Status> TokenStatus(store::TokenState state, const store::LeaseToken& token);
   void CountStale(int32_t queue, store::Verb verb, int n);
   void NoteScheduled(const std::optional<absl::Duration>& from_now);
+  // Their ids; blocks.
+  absl::StatusOr<std::vector<int32_t>> EnsureQueues(const std::vector<std::string>& names);
 
   // Counts the call until `done` has run (Stop waits for that), runs it at most once, and if it is dropped unrun (the
   // engine stopped), answers UNAVAILABLE in its place: no caller is left without an answer.

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/store/schedules.h"
+#include "server/store/targets.h"
 #include "server/store/types.h"
 
 namespace tenure::store {
@@ -52,7 +53,7 @@ struct ResolvedToken {
   std::optional<absl::Time> due;
 };
 
-class Store : public ScheduleStore {
+class Store : public ScheduleStore, public TargetStore {
  public:
   // --- Queues -------------------------------------------------------------------------------------------------------
 

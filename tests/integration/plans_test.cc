@@ -67,6 +67,10 @@ const std::map<std::string, std::map<int, std::string>>& Arguments() {
       {"fold.sql", {{1, "'{}'"}, {2, "'9000000'"}}},
       {"rotatable.sql", {{1, "'700:700:'"}}},
       {"rotated.sql", {{1, "'700:700:'"}}},
+      {"read_outbox.sql",
+       {{1, "'{}'"}, {2, "'9000000'"}, {3, "'9000000:9000000:'"}, {4, "'0'"}, {6, "500"}, {9, "null"}}},
+      {"plan_page.sql", {{2, "'9'"}}},
+      {"finish_page.sql", {{4, "'0'"}, {6, "'9'"}, {14, "'{1}'"}, {15, "'{f}'"}}},
       {"create_schedule.sql", {{18, "null"}}},
       {"update_schedule.sql", {{16, "null"}}},
       {"list_live.sql", {{1, "90000"}, {2, "1000"}, {5, "'{3,4}'"}, {6, "null"}, {14, "50"}}},
@@ -134,7 +138,8 @@ bool IsHot(const std::string& relation) {
   return relation == "job" || relation == "idempotency" || relation == "lease_grant" ||
          (absl::StartsWith(relation, "event") && relation != "event_fold") || absl::StartsWith(relation, "history") ||
          absl::StartsWith(relation, "dead_letter") || absl::StartsWith(relation, "payload") ||
-         relation.starts_with("outbox") || relation == "delivery";
+         (relation.starts_with("outbox") && relation != "outbox_rotation" && relation != "outbox_interest") ||
+         relation == "delivery";
 }
 
 // The column by which an index must be entered, or it is read from one end to the other (or, of idempotency, a whole
@@ -255,6 +260,13 @@ class PlansTest : public tenure::testing::StoreTest {
                           "200000 + n, 1, 6, 0, tenure.today(), 1, 0, 0, 0, 0, 1, 1, 1, now(), now(), now(), 'k', 2 "
                           "from generate_series(1, 50000) n"));
     }
+    db.Run(
+        "insert into tenure.outbox (slot, queue_id, state, job_id, job_day, kind, attempt, failures, crashes, "
+        "created_at, "
+        "ended_at) select n % 4, 1, 6, n, 1, 'k', 1, 0, 0, now(), now() from generate_series(1, 50000) n");
+    db.Run(
+        "insert into tenure.delivery (target_id, event_id, body, attempts, due_at, last_error, dead) "
+        "select 1 + n % 3, n, 'b', 1, now(), 'e', n % 2 = 0 from generate_series(1, 20000) n");
     db.Run("insert into tenure.payload select tenure.today() + n % 2, n, 1, 'x' from generate_series(1, 20000) n");
   }
 

@@ -81,7 +81,10 @@ TestDaemon::TestDaemon(const TestDaemonOptions& options) : url_(options.database
     Die(std::string(migrated.status().message()));
   }
   app::Given given;
-  given.environment = [](const char*) -> const char* { return nullptr; };
+  given.environment = [&options](const char* name) -> const char* {
+    const auto found = options.environment.find(name);
+    return found == options.environment.end() ? nullptr : found->second.c_str();
+  };
   given.flags = options.settings;
   given.flags.emplace("grpc-listen", "127.0.0.1:0");
   given.flags.emplace("http-listen", "127.0.0.1:0");

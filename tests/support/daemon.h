@@ -26,6 +26,7 @@ struct TestDaemonOptions {
   std::map<std::string, std::string> settings;
   // Tunables: "promoter.batch=5".
   std::vector<std::string> set;
+  std::map<std::string, std::string> environment;  // All that it sees.
   bool await_ready = true;
 };
 

@@ -54,6 +54,14 @@ class FakeEngine : public engine::Engine {
   Hook<std::string, Callback<bool>> delete_schedule;
   Hook<std::string, bool, Callback<store::Schedule>> set_schedule_paused;
   Hook<std::string, std::string, Callback<store::TriggeredJob>> trigger_schedule;
+  Hook<std::string, store::TargetSettings, bool, Callback<store::Target>> create_target;
+  Hook<std::string, store::TargetSettings, std::set<std::string>, TargetCheck, Callback<store::Target>> update_target;
+  Hook<std::string, Callback<store::Target>> get_target;
+  Hook<std::string, std::string, int, Callback<std::vector<store::Target>>> list_targets;
+  Hook<std::string, Callback<bool>> delete_target;
+  Hook<std::string, bool, Callback<store::Target>> set_target_paused;
+  Hook<std::string, int64_t, int, Callback<std::vector<store::Delivery>>> list_dead_deliveries;
+  Hook<std::string, std::vector<int64_t>, Callback<store::Redriven>> redrive_deliveries;
   Hook<std::string, int, Callback<std::vector<store::WorkerRow>>> list_workers;
   Hook<Callback<std::vector<store::ReplicaRow>>> list_replicas;
   Hook<Callback<std::vector<store::BackgroundRow>>> list_background;
@@ -157,6 +165,30 @@ class FakeEngine : public engine::Engine {
   }
   void TriggerSchedule(std::string name, std::string request_id, Callback<store::TriggeredJob> done) override {
     Run(trigger_schedule, done, std::move(name), std::move(request_id));
+  }
+  void CreateTarget(std::string name, store::TargetSettings settings, bool paused,
+                    Callback<store::Target> done) override {
+    Run(create_target, done, std::move(name), std::move(settings), paused);
+  }
+  void UpdateTarget(std::string name, store::TargetSettings settings, std::set<std::string> fields, TargetCheck check,
+                    Callback<store::Target> done) override {
+    Run(update_target, done, std::move(name), std::move(settings), std::move(fields), std::move(check));
+  }
+  void GetTarget(std::string name, Callback<store::Target> done) override { Run(get_target, done, std::move(name)); }
+  void ListTargets(std::string after_name, std::string prefix, int limit,
+                   Callback<std::vector<store::Target>> done) override {
+    Run(list_targets, done, std::move(after_name), std::move(prefix), limit);
+  }
+  void DeleteTarget(std::string name, Callback<bool> done) override { Run(delete_target, done, std::move(name)); }
+  void SetTargetPaused(std::string name, bool paused, Callback<store::Target> done) override {
+    Run(set_target_paused, done, std::move(name), paused);
+  }
+  void ListDeadDeliveries(std::string name, int64_t after, int limit,
+                          Callback<std::vector<store::Delivery>> done) override {
+    Run(list_dead_deliveries, done, std::move(name), after, limit);
+  }
+  void RedriveDeliveries(std::string name, std::vector<int64_t> ids, Callback<store::Redriven> done) override {
+    Run(redrive_deliveries, done, std::move(name), std::move(ids));
   }
   void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override {
     Run(list_workers, done, std::move(after), limit);

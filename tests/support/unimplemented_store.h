@@ -2,6 +2,7 @@
 // double of the real one, whose logic is its SQL: that is tested on a PostgreSQL. Layer: tests. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -55,6 +56,55 @@ class UnimplementedStore : public store::Store {
   }
   absl::StatusOr<int> PruneScheduleRuns(const store::Fence&, absl::Duration, int) override { return Unimplemented(); }
   absl::StatusOr<std::map<std::string, int64_t>> TenantDepths(int32_t, std::span<const std::string>, int64_t) override {
+  absl::StatusOr<store::Target> CreateTarget(std::string_view, const store::TargetSettings&, std::span<const int32_t>,
+                                             bool) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Target> UpdateTarget(
+      std::string_view, const store::TargetSettings&, std::span<const int32_t>, const std::set<std::string>&,
+      const std::function<absl::Status(const store::TargetSettings&)>&) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Target> GetTarget(std::string_view) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::Target>> ListTargets(std::string_view, std::string_view, int) override {
+    return Unimplemented();
+  }
+  absl::Status DeleteTarget(std::string_view) override { return Unimplemented(); }
+  absl::StatusOr<store::Target> SetTargetPaused(std::string_view, bool) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::Delivery>> ListDeadDeliveries(std::string_view, int64_t, int) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Redriven> RedriveDeliveries(std::string_view, std::span<const int64_t>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<std::vector<store::TargetWork>> LoadTargets(store::TargetPurpose) override { return Unimplemented(); }
+  absl::StatusOr<store::EventPage> TakePage(const store::Fence&, int64_t, int, bool) override {
+    return Unimplemented();
+  }
+  absl::Status FinishPage(const store::Fence&, int64_t, const store::EventPage&, size_t,
+                          std::span<const store::Refused>, std::string_view) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<std::vector<store::Delivery>> DueDeliveries(int64_t, int) override { return Unimplemented(); }
+  absl::Status SettleDeliveries(const store::Fence&, int64_t, std::span<const store::DeliveryOutcome>) override {
+    return Unimplemented();
+  }
+  absl::Status NoteTarget(const store::Fence&, int64_t, std::string_view, std::optional<absl::Duration>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<int> PruneDeliveries(const store::Fence&, int64_t, absl::Duration, int) override {
+    return Unimplemented();
+  }
+  absl::Status RotateOutbox(const store::Fence&) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::DayPartition>> ListExports(int64_t, int32_t) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::Job>> ReadDay(const store::DayPartition&, int64_t, int) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::LivePage> ReadLive(int32_t, int64_t, int) override { return Unimplemented(); }
+  absl::Status RecordExport(const store::Fence&, int64_t, const store::DayPartition&, int64_t) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<bool> DropExported(const store::Fence&, const store::DayPartition&) override {
     return Unimplemented();
   }
   absl::StatusOr<store::EnqueueResult> Enqueue(int32_t, std::span<const store::NewJob>) override {

@@ -15,6 +15,7 @@
 #include "tenure/v1/admin_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
+#include "tenure/v1/target_service.pb.h"
 #include "tests/support/fake_tenured.h"
 
 namespace tenure::client {
@@ -55,6 +56,7 @@ TEST(RetryPolicy, EveryRpcOfTheApiHasAVerdict) {
                                                      v1::ClaimRequest::descriptor()->file(),
                                                      v1::CreateQueueRequest::descriptor()->file(),
                                                      v1::CreateScheduleRequest::descriptor()->file(),
+                                                     v1::CreateTargetRequest::descriptor()->file(),
                                                      v1::ListServersRequest::descriptor()->file()};
   std::set<std::string> declared;
   for (const auto* file : files) {

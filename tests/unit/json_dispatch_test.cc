@@ -20,6 +20,7 @@
 #include "server/rpc/method_table.h"
 #include "server/rpc/queue_service.h"
 #include "server/rpc/schedule_service.h"
+#include "server/rpc/target_service.h"
 #include "server/rpc/worker_service.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/manual_clock.h"
@@ -40,6 +41,7 @@ class JsonDispatch : public ::testing::Test {
     workers_.Register(methods_);
     queues_.Register(methods_);
     schedules_.Register(methods_);
+    targets_.Register(methods_);
     admin_.Register(methods_);
   }
 
@@ -74,13 +76,15 @@ class JsonDispatch : public ::testing::Test {
   WorkerService workers_{engine_, Limits()};
   QueueService queues_{engine_};
   ScheduleService schedules_{engine_, Limits{.max_payload_bytes = 1000}};
+  TargetService targets_{engine_};
   AdminService admin_{engine_};
   JsonDispatcher dispatcher_{methods_};
 };
 
 TEST_F(JsonDispatch, EveryUnaryMethodOfEveryServiceIsServed) {
   int methods = 0;
-  for (const char* name : {"JobService", "WorkerService", "QueueService", "ScheduleService", "AdminService"}) {
+  for (const char* name :
+       {"JobService", "WorkerService", "QueueService", "ScheduleService", "TargetService", "AdminService"}) {
     const auto* service =
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(absl::StrCat("tenure.v1.", name));
     ASSERT_NE(service, nullptr) << name;

@@ -125,6 +125,11 @@ std::optional<std::string> WrongInclude(const std::string& path, const std::stri
     return "Boost.Beast compiles slowly: only server/http/connection.cc may include it";
   }
   if (absl::StartsWith(include, "boost/") && layer != "server/http") return "Boost stays in server/http";
+  const bool outbound =
+      absl::StartsWith(include, "curl/") || absl::StartsWith(include, "openssl/") || include == "zlib.h";
+  if (outbound && !absl::StartsWith(path, "server/background/targets/")) {
+    return "libcurl, OpenSSL and zlib stay in server/background/targets";
+  }
   return std::nullopt;
 }
 

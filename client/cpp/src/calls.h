@@ -12,6 +12,7 @@
 #include "tenure/v1/job_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
+#include "tenure/v1/target_service.pb.h"
 #include "tenure/v1/worker_service.pb.h"
 
 namespace tenure::client::internal {
@@ -39,6 +40,15 @@ class Connection;
   X(ScheduleService, schedules, PauseSchedule)   \
   X(ScheduleService, schedules, ResumeSchedule)  \
   X(ScheduleService, schedules, TriggerSchedule) \
+  X(TargetService, targets, CreateTarget)        \
+  X(TargetService, targets, UpdateTarget)        \
+  X(TargetService, targets, GetTarget)           \
+  X(TargetService, targets, ListTargets)         \
+  X(TargetService, targets, DeleteTarget)        \
+  X(TargetService, targets, PauseTarget)         \
+  X(TargetService, targets, ResumeTarget)        \
+  X(TargetService, targets, ListDeadDeliveries)  \
+  X(TargetService, targets, RedriveDeliveries)   \
   X(WorkerService, workers, Claim)               \
   X(WorkerService, workers, Extend)              \
   X(WorkerService, workers, Complete)            \

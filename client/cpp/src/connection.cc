@@ -48,7 +48,13 @@ int Milliseconds(Duration duration) {
 }  // namespace
 
 Endpoint::Endpoint(std::shared_ptr<grpc::ChannelInterface> to)
-    : channel(std::move(to)), jobs(channel), queues(channel), schedules(channel), workers(channel), admin(channel) {}
+    : channel(std::move(to)),
+      jobs(channel),
+      queues(channel),
+      schedules(channel),
+      targets(channel),
+      workers(channel),
+      admin(channel) {}
 
 Connection::Connection(std::vector<std::shared_ptr<grpc::ChannelInterface>> channels, ClientOptions options)
     : options_(std::move(options)) {

@@ -17,6 +17,7 @@
 #include "tenure/v1/job_service.grpc.pb.h"
 #include "tenure/v1/queue_service.grpc.pb.h"
 #include "tenure/v1/schedule_service.grpc.pb.h"
+#include "tenure/v1/target_service.grpc.pb.h"
 #include "tenure/v1/worker_service.grpc.pb.h"
 
 namespace tenure::client::internal {
@@ -28,6 +29,7 @@ struct Endpoint {
   v1::JobService::Stub jobs;
   v1::QueueService::Stub queues;
   v1::ScheduleService::Stub schedules;
+  v1::TargetService::Stub targets;
   v1::WorkerService::Stub workers;
   v1::AdminService::Stub admin;
   std::atomic<SteadyTime::rep> avoid_until{0};

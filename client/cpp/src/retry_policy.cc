@@ -11,7 +11,7 @@
 namespace tenure::client::internal {
 namespace {
 
-constexpr std::array<RpcVerdict, 30> kVerdicts = {{
+constexpr std::array<RpcVerdict, 39> kVerdicts = {{
     {"tenure.v1.JobService.Enqueue", Verdict::kOnlyWithKey, "without a key the job would be made twice"},
     {"tenure.v1.JobService.Get", Verdict::kIdempotent, "reads"},
     {"tenure.v1.JobService.List", Verdict::kIdempotent, "reads"},
@@ -35,6 +35,17 @@ constexpr std::array<RpcVerdict, 30> kVerdicts = {{
     {"tenure.v1.ScheduleService.ResumeSchedule", Verdict::kIdempotent, "sets the same state"},
     {"tenure.v1.ScheduleService.TriggerSchedule", Verdict::kOnlyWithKey,
      "without a request id a second job would be made"},
+    {"tenure.v1.TargetService.CreateTarget", Verdict::kNever,
+     "a repeat would answer TARGET_EXISTS for the caller's own target"},
+    {"tenure.v1.TargetService.UpdateTarget", Verdict::kIdempotent, "sets the same values"},
+    {"tenure.v1.TargetService.GetTarget", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.TargetService.ListTargets", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.TargetService.DeleteTarget", Verdict::kNever,
+     "a repeat would answer TARGET_NOT_FOUND for what the caller deleted"},
+    {"tenure.v1.TargetService.PauseTarget", Verdict::kIdempotent, "sets the same state"},
+    {"tenure.v1.TargetService.ResumeTarget", Verdict::kIdempotent, "sets the same state"},
+    {"tenure.v1.TargetService.ListDeadDeliveries", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.TargetService.RedriveDeliveries", Verdict::kIdempotent, "what is not dead any more is left alone"},
     {"tenure.v1.WorkerService.Claim", Verdict::kOnlyWithKey,
      "without a request id the jobs of the lost reply wait for their lease"},
     {"tenure.v1.WorkerService.Extend", Verdict::kIdempotent, "never moves the end of a lease to earlier"},

@@ -2,8 +2,8 @@
 // here they are given their parameters and their rows are read. Layer: store/postgres, known to app alone. Thread-safe.
 //
 // The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
-// store_replicas.cc, store_schedules.cc, store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines,
-// retries inside, metrics) is Run in postgres_store.cc.
+// store_replicas.cc, store_schedules.cc, store_targets.cc, store_outbox.cc, store_exports.cc, store_upkeep.cc,
+// store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in postgres_store.cc.
 #pragma once
 
 #include <functional>
@@ -118,6 +118,34 @@ class PostgresStore : public Store {
   absl::StatusOr<FireResult> FireSchedules(const Fence& fence, std::span<const Firing> firings) override;
   absl::StatusOr<int> PruneScheduleRuns(const Fence& fence, absl::Duration age, int limit) override;
 
+  absl::StatusOr<Target> CreateTarget(std::string_view name, const TargetSettings& settings,
+                                      std::span<const int32_t> queues, bool paused) override;
+  absl::StatusOr<Target> UpdateTarget(std::string_view name, const TargetSettings& settings,
+                                      std::span<const int32_t> queues, const std::set<std::string>& fields,
+                                      const std::function<absl::Status(const TargetSettings&)>& check) override;
+  absl::StatusOr<Target> GetTarget(std::string_view name) override;
+  absl::StatusOr<std::vector<Target>> ListTargets(std::string_view after_name, std::string_view prefix,
+                                                  int limit) override;
+  absl::Status DeleteTarget(std::string_view name) override;
+  absl::StatusOr<Target> SetTargetPaused(std::string_view name, bool paused) override;
+  absl::StatusOr<std::vector<Delivery>> ListDeadDeliveries(std::string_view name, int64_t after, int limit) override;
+  absl::StatusOr<Redriven> RedriveDeliveries(std::string_view name, std::span<const int64_t> ids) override;
+  absl::StatusOr<std::vector<TargetWork>> LoadTargets(TargetPurpose purpose) override;
+  absl::StatusOr<EventPage> TakePage(const Fence& fence, int64_t target, int limit, bool planned) override;
+  absl::Status FinishPage(const Fence& fence, int64_t target, const EventPage& page, size_t events,
+                          std::span<const Refused> refused, std::string_view error) override;
+  absl::StatusOr<std::vector<Delivery>> DueDeliveries(int64_t target, int limit) override;
+  absl::Status SettleDeliveries(const Fence& fence, int64_t target, std::span<const DeliveryOutcome> outcomes) override;
+  absl::Status NoteTarget(const Fence& fence, int64_t target, std::string_view error,
+                          std::optional<absl::Duration> next_run) override;
+  absl::StatusOr<int> PruneDeliveries(const Fence& fence, int64_t target, absl::Duration age, int limit) override;
+  absl::StatusOr<std::vector<DayPartition>> ListExports(int64_t target, int32_t min_age_days) override;
+  absl::StatusOr<std::vector<Job>> ReadDay(const DayPartition& day, int64_t after, int limit) override;
+  absl::StatusOr<LivePage> ReadLive(int32_t queue, int64_t after, int limit) override;
+  absl::Status RecordExport(const Fence& fence, int64_t target, const DayPartition& day, int64_t rows) override;
+  absl::StatusOr<bool> DropExported(const Fence& fence, const DayPartition& day) override;
+  absl::Status RotateOutbox(const Fence& fence) override;
+
   absl::Status RecordWorkers(std::span<const WorkerSeen> workers) override;
   absl::StatusOr<std::vector<WorkerRow>> ListWorkers(std::string_view after, int limit) override;
   absl::StatusOr<DatabaseInfo> Inspect() override;
@@ -148,6 +176,14 @@ class PostgresStore : public Store {
   absl::Status FetchDetails(int32_t queue, std::span<Job* const> jobs);
   absl::Status FetchPayloads(std::span<Job* const> jobs, std::span<const int32_t> days);
   std::vector<int64_t> Secrets(size_t n);
+  // What a target is after it was changed; commits.
+  absl::StatusOr<Target> FindTarget(Transaction& tx, std::string_view name);
+  // Takes a day's partition out and drops it, unless it has rows that an export target has not taken. True if it is
+  // gone.
+  absl::StatusOr<bool> DropPartition(const Fence& fence, const std::string& parent, const std::string& table,
+                                     bool attached, bool detaching);
+  // After targets were changed, in their transaction.
+  absl::Status DeriveInterest(Transaction& tx);
   absl::StatusOr<EnqueueResult> EnqueueKeyedScoped(Transaction& tx, int32_t queue, int16_t scope,
                                                    std::span<const NewJob* const> jobs,
                                                    std::span<const std::string> keys,

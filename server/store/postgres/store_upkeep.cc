@@ -73,41 +73,26 @@ absl::Status PostgresStore::EnsurePartitions(int days_ahead) {
 absl::StatusOr<std::vector<std::string>> PostgresStore::DropPartitions(const Fence& fence, int history_days,
                                                                        int dead_letter_days) {
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_partitions", sql::kListPartitions, Params()));
+  const int parent_column = rows.Column("parent"), name_column = rows.Column("name"), day_column = rows.Column("day"),
+            today_column = rows.Column("today"), held = rows.Column("held"), attached = rows.Column("attached"),
+            detaching = rows.Column("detaching");
   std::vector<std::string> dropped;
   for (int row = 0; row < rows.rows(); ++row) {
-    const std::string parent = rows.Text(row, 0), name = rows.Text(row, 1);
-    const int32_t day = rows.Int32(row, 2), today = rows.Int32(row, 4);
+    const std::string parent = rows.Text(row, parent_column), name = rows.Text(row, name_column);
+    const int32_t day = rows.Int32(row, day_column), today = rows.Int32(row, today_column);
     const int age = parent == "history"       ? history_days
                     : parent == "dead_letter" ? dead_letter_days
                                               : std::max(history_days, dead_letter_days);
     if (day >= today - age) continue;
+    // Kept beyond its age until every export target has taken it.
+    if (rows.Bool(row, held)) continue;
     if (parent == "payload") {
       TENURE_ASSIGN_OR_RETURN(Result used, RunOne("payload_in_use", sql::kPayloadInUse, Params().Add(day)));
       if (used.Bool(0, 0)) continue;
     }
-    TENURE_ASSIGN_OR_RETURN(Result leading,
-                            RunOne("check_leader", sql::kCheckLeader, Params().Add(fence.worker).Add(fence.term)));
-    if (leading.rows() == 0)
-      return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
-    // CONCURRENTLY waits for readers without holding anybody up, and may be cut short: what is then left half done is
-    // finished in a later round. It cannot run inside a transaction.
-    auto connection = pool_.Acquire(absl::Seconds(5));
-    if (!connection.ok()) return connection.status();
-    absl::Status detached = (*connection)
-                                ->Script(absl::StrCat("alter table tenure.", parent, " detach partition tenure.", name,
-                                                      rows.Bool(row, 3) ? " finalize" : " concurrently"),
-                                         absl::Seconds(10));
-    if (detached.ok()) {
-      Transaction tx(**connection, {absl::Seconds(30), absl::Seconds(1)});
-      const std::string drop = absl::StrCat("drop table tenure.", name);
-      detached = tx.RunAndCommit(drop, Params()).status();
-    }
-    if (!detached.ok()) {
-      // A reader still uses it: history and settles go on; the next round tries again.
-      LogInfo("partition kept for now", {{"partition", name}, {"reason", std::string(detached.message())}});
-      continue;
-    }
-    dropped.push_back(name);
+    TENURE_ASSIGN_OR_RETURN(const bool gone,
+                            DropPartition(fence, parent, name, rows.Bool(row, attached), rows.Bool(row, detaching)));
+    if (gone) dropped.push_back(name);
   }
   return dropped;
 }

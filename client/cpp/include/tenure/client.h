@@ -31,6 +31,7 @@
 #include "tenure/errors.h"
 #include "tenure/lease.h"
 #include "tenure/schedule.h"
+#include "tenure/target.h"
 #include "tenure/types.h"
 
 namespace grpc {
@@ -168,6 +169,32 @@ class Client {
   // not empty).
   absl::StatusOr<std::string> TriggerSchedule(std::string_view name, std::string_view request_id = {},
                                               const CallOptions& options = {});
+
+  // ---- Targets: where events of jobs, and copies of jobs, go ----
+
+  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS / TARGET_EXISTS, RESOURCE_EXHAUSTED / TOO_MANY_TARGETS. Repeated: no, as
+  // CreateQueue.
+  absl::StatusOr<Target> CreateTarget(std::string_view name, const TargetSpec& spec, bool paused = false,
+                                      const CallOptions& options = {});
+  // Changes what is set; fields named in `reset` ("queues", "events", "interval", "min_age_days", "secret", "region",
+  // "endpoint", "description") go back to their defaults. Repeated: yes. Errors, here and below: INVALID_ARGUMENT,
+  // NOT_FOUND / TARGET_NOT_FOUND.
+  absl::StatusOr<Target> UpdateTarget(std::string_view name, const TargetChange& change,
+                                      const std::vector<std::string>& reset = {}, const CallOptions& options = {});
+  // Repeated: yes, all of these.
+  absl::StatusOr<Target> GetTarget(std::string_view name, const CallOptions& options = {});
+  absl::StatusOr<TargetPage> ListTargets(std::string_view name_prefix = {}, int page_size = 0,
+                                         std::string_view page_token = {}, const CallOptions& options = {});
+  absl::StatusOr<Target> PauseTarget(std::string_view name, const CallOptions& options = {});
+  absl::StatusOr<Target> ResumeTarget(std::string_view name, const CallOptions& options = {});
+  absl::StatusOr<DeadDeliveryPage> ListDeadDeliveries(std::string_view name, int page_size = 0,
+                                                      std::string_view page_token = {},
+                                                      const CallOptions& options = {});
+  // Dead deliveries (no ids: all) are sent again. Answers how many; calls the daemon as often as that takes.
+  absl::StatusOr<int64_t> RedriveDeliveries(std::string_view name, const std::vector<int64_t>& ids = {},
+                                            const CallOptions& options = {});
+  // With everything that it has not been sent. Repeated: no.
+  absl::Status DeleteTarget(std::string_view name, const CallOptions& options = {});
 
   // ---- Workers: the primitives that WorkerPool is made of ----
 

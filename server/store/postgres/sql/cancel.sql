@@ -37,7 +37,7 @@ told as (
 outbound as (
   insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,
     ended_at, error_message, error_type, effect_key, retry_of, headers)
-  select tenure.event_slot(), $1, 8, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures, l.crashes, l.created_at, l.started_at,
+  select (select tenure.event_slot()), $1, 8, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures, l.crashes, l.created_at, l.started_at,
     now(), case when $3 <> '' then 'cancelled: ' || $3 else l.error_message end, case when $3 <> '' then 'Cancelled' else l.error_type end, l.effect_key, l.retry_of, l.headers
   from locked l
   where (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 4 <> 0

@@ -68,7 +68,7 @@ counted as (
 outbound as (
   insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,
     ended_at, error_message, error_type, effect_key, retry_of, headers)
-  select tenure.event_slot(), $1, 7, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures + 1, l.crashes, l.created_at, l.started_at,
+  select (select tenure.event_slot()), $1, 7, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures + 1, l.crashes, l.created_at, l.started_at,
     now(), l.message, l.type, l.effect_key, l.retry_of, l.headers
   from locked l
   where l.dead and (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 2 <> 0

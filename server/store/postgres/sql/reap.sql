@@ -74,7 +74,7 @@ told as (
 outbound as (
   insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,
     ended_at, error_message, error_type, effect_key, retry_of, headers)
-  select tenure.event_slot(), $1, 7, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures, l.crashes + 1, l.created_at, l.started_at,
+  select (select tenure.event_slot()), $1, 7, l.id, l.day, l.kind, l.tenant, l.attempt, l.failures, l.crashes + 1, l.created_at, l.started_at,
     now(), 'the lease ran out ' || l.crashes + 1 || ' times: its worker died, hung or could not extend it', 'LeaseExpired', l.effect_key, l.retry_of, l.headers
   from judged l
   where l.over and l.dead and (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 2 <> 0
