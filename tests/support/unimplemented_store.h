@@ -56,6 +56,8 @@ class UnimplementedStore : public store::Store {
   }
   absl::StatusOr<int> PruneScheduleRuns(const store::Fence&, absl::Duration, int) override { return Unimplemented(); }
   absl::StatusOr<std::map<std::string, int64_t>> TenantDepths(int32_t, std::span<const std::string>, int64_t) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::Target> CreateTarget(std::string_view, const store::TargetSettings&, std::span<const int32_t>,
                                              bool) override {
     return Unimplemented();
