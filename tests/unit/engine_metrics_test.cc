@@ -148,6 +148,15 @@ class ScrapedEngine : public engine::Engine {
   TENURE_NOT_ASKED(void DeleteSchedule(std::string, engine::Callback<bool>))
   TENURE_NOT_ASKED(void SetSchedulePaused(std::string, bool, engine::Callback<store::Schedule>))
   TENURE_NOT_ASKED(void TriggerSchedule(std::string, std::string, engine::Callback<store::TriggeredJob>))
+  TENURE_NOT_ASKED(void CreateTarget(std::string, store::TargetSettings, bool, engine::Callback<store::Target>))
+  TENURE_NOT_ASKED(void UpdateTarget(std::string, store::TargetSettings, std::set<std::string>, TargetCheck,
+                                     engine::Callback<store::Target>))
+  TENURE_NOT_ASKED(void GetTarget(std::string, engine::Callback<store::Target>))
+  TENURE_NOT_ASKED(void ListTargets(std::string, std::string, int, engine::Callback<std::vector<store::Target>>))
+  TENURE_NOT_ASKED(void DeleteTarget(std::string, engine::Callback<bool>))
+  TENURE_NOT_ASKED(void SetTargetPaused(std::string, bool, engine::Callback<store::Target>))
+  TENURE_NOT_ASKED(void ListDeadDeliveries(std::string, int64_t, int, engine::Callback<std::vector<store::Delivery>>))
+  TENURE_NOT_ASKED(void RedriveDeliveries(std::string, std::vector<int64_t>, engine::Callback<store::Redriven>))
   TENURE_NOT_ASKED(void CreateQueue(std::string, store::QueueSettings, bool, engine::Callback<engine::QueueInfo>))
   TENURE_NOT_ASKED(void UpdateQueue(std::string, store::QueueSettings, std::set<std::string>,
                                     engine::Callback<engine::QueueInfo>))
