@@ -31,6 +31,7 @@ using Strings = std::vector<std::string>;
 const std::map<std::string, std::string>& Excluded() {
   static const auto* excluded = new std::map<std::string, std::string>{
       {"list_workers.sql", "an operator's listing: counts all leases, once per call of `tenurectl worker list`"},
+      {"count_day.sql", "before an exported day is dropped: once a day, by the export or retention worker"},
       {"payload_in_use.sql", "before a partition is dropped: once a day and partition, by the retention worker"},
   };
   return *excluded;

@@ -55,7 +55,7 @@ void TouchAll(Metrics& m) {
   for (CounterFamily* family :
        {&m.jobs_enqueued, &m.jobs_settled, &m.lease_acquisitions, &m.lease_losses, &m.leases_extended, &m.stale_tokens,
         &m.claims, &m.shed, &m.rpcs, &m.http_requests, &m.http_refused_connections, &m.db_errors, &m.db_retries,
-        &m.background_panics, &m.background_runs, &m.process_cpu}) {
+        &m.background_panics, &m.background_runs, &m.target_events, &m.target_objects, &m.process_cpu}) {
     Metrics::Add(*family, labels(family->family().GetName()), 3);
   }
   for (auto* family : {&m.queue_jobs,
@@ -72,6 +72,8 @@ void TouchAll(Metrics& m) {
                        &m.db_clock_difference,
                        &m.background_leader,
                        &m.background_last_success,
+                       &m.target_lag,
+                       &m.target_breakers_open,
                        &m.build_info,
                        &m.process_resident_memory,
                        &m.process_virtual_memory,
@@ -81,7 +83,8 @@ void TouchAll(Metrics& m) {
                        &m.process_start_time}) {
     family->Add(labels(family->GetName())).Set(2);
   }
-  for (HistogramFamily* family : {&m.job_start_latency, &m.rpc_duration, &m.db_statement_duration, &m.batch_items}) {
+  for (HistogramFamily* family :
+       {&m.job_start_latency, &m.rpc_duration, &m.db_statement_duration, &m.batch_items, &m.target_request_duration}) {
     family->Observe(labels(family->family().GetName()), 0.3);
   }
 }
@@ -122,9 +125,9 @@ TEST(Metrics, TheCatalogIsTheRegistry) {
 
 TEST(Metrics, NamesFollowTheConventions) {
   const Metrics metrics;
-  const std::set<std::string> bounded = {"queue", "outcome",   "state",  "reason", "verb",
-                                         "kind",  "what",      "method", "code",   "route",
-                                         "class", "statement", "worker", "shard",  "version"};
+  const std::set<std::string> bounded = {"queue",  "outcome", "state",   "reason", "verb",  "kind",
+                                         "what",   "method",  "code",    "route",  "class", "statement",
+                                         "worker", "shard",   "version", "purpose"};
   for (const MetricInfo& info : metrics.catalog()) {
     const bool total = info.name.size() > 6 && info.name.substr(info.name.size() - 6) == "_total";
     EXPECT_EQ(total, info.type == prometheus::MetricType::Counter) << info.name;

@@ -1,6 +1,7 @@
 // PostgresStore: days of history and dead letters for export, and live jobs for inventories. Every write names the
 // leader's term and is refused once it is over.
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/base/logging.h"
 #include "server/base/status.h"
 #include "server/store/postgres/postgres_store.h"
@@ -11,6 +12,13 @@ namespace {
 
 absl::Status TermOver() {
   return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
+}
+
+// A statement on the table of a day, which no parameter can name. The name is one that the catalogue has told. Sent
+// without parameters, so that no plan is kept for each day.
+std::string OfTable(std::string_view statement, const std::string& table) {
+  return absl::StrReplaceAll(absl::string_view(statement.data(), statement.size()),
+                             {{"from tenure.history ", absl::StrCat("from tenure.", table, " ")}});
 }
 
 }  // namespace
@@ -25,10 +33,8 @@ absl::StatusOr<std::vector<DayPartition>> PostgresStore::ListExports(int64_t tar
 }
 
 absl::StatusOr<std::vector<Job>> PostgresStore::ReadDay(const DayPartition& day, int64_t after, int limit) {
-  // By the table's own name: it may have been taken out of its parent already. The name is one that the catalogue has
-  // told; a statement has no parameter for it, and none is prepared for each day.
-  const std::string text =
-      absl::StrCat("select h.* from tenure.", day.table, " h where h.id > ", after, " order by h.id limit ", limit);
+  const std::string text = absl::StrReplaceAll(OfTable(sql::kReadDay, day.table),
+                                               {{"$1", absl::StrCat(after)}, {"$2", absl::StrCat(limit)}});
   auto read = Run<Result>("read_day", Transaction::Limits{absl::Seconds(60)},
                           [&](Transaction& tx) { return tx.RunAndCommit(text, Params()); });
   if (!read.ok()) return read.status();
@@ -102,7 +108,7 @@ absl::StatusOr<bool> PostgresStore::DropPartition(const Fence& fence, const std:
   if (status.ok() && taken.rows() > 0) {
     // Nobody can write to it any more. A transaction that began on that day and ended after the export may have.
     Transaction tx(**connection, {absl::Seconds(60)});
-    const std::string text = absl::StrCat("select count(*) from tenure.", table);
+    const std::string text = OfTable(sql::kCountDay, table);
     const absl::StatusOr<Result> count = tx.RunAndCommit(text, Params());
     status = count.status();
     for (int row = 0; status.ok() && row < taken.rows(); ++row) {
