@@ -63,6 +63,7 @@ int ListBackgroundWorkers(Context& context) {
   const auto response = context.connection().ListBackgroundWorkers(v1::ListBackgroundWorkersRequest());
   if (!response.ok()) return context.Report(response.status());
   Table table({{"BACKGROUND WORKER"},
+               {"SHARDS"},
                {"LEADER"},
                {"TERM", true},
                {"SINCE"},
@@ -76,7 +77,7 @@ int ListBackgroundWorkers(Context& context) {
       PrintJson(context.out(), worker);
       continue;
     }
-    table.AddRow({worker.name(), worker.leader(), absl::StrCat(worker.term()),
+    table.AddRow({worker.name(), OneLine(worker.shards(), 60), worker.leader(), absl::StrCat(worker.term()),
                   When(worker.has_leader_since(), worker.leader_since(), now),
                   When(worker.has_last_success_time(), worker.last_success_time(), now), absl::StrCat(worker.runs()),
                   absl::StrCat(worker.restarts()), OneLine(worker.last_error(), 100)});

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/background/registry.h"
 #include "server/base/logging.h"
 #include "server/store/postgres/migrator.h"
@@ -30,7 +31,7 @@ Caretaker::Caretaker(Database& database, store::Store& store, engine::Engine& en
       migrated_(!migrate) {
   if (migrate) migration_ = absl::UnavailableError("the schema has not been migrated yet");
   for (const background::WorkerEntry& entry : background::AllWorkers()) {
-    if (entry.needed_for_liveness) leaders_[std::string(entry.name)] = absl::OkStatus();
+    leaders_[std::string(entry.name)].needed = entry.needed_for_liveness;
   }
 }
 
@@ -91,12 +92,28 @@ void Caretaker::LookAtLeaders() {
   // The database is away, which readiness says already.
   if (!rows.ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& [name, status] : leaders_) {
-    bool led = false;
-    for (const store::BackgroundRow& row : *rows) led = led || (row.name == name && !row.holder.empty());
-    status = led ? absl::OkStatus()
-                 : absl::UnavailableError(absl::StrCat("no replica leads the background worker ", name,
-                                                       "; start one with --background=all or --background=", name));
+  for (auto& [name, leader] : leaders_) {
+    std::vector<std::string> holders;
+    std::string left_out;  // Shards that nobody holds.
+    for (const store::BackgroundRow& row : *rows) {
+      if (row.name != name) continue;
+      if (!row.holder.empty()) {
+        holders.push_back(row.shards.empty() ? row.holder : absl::StrCat(row.holder, " (shards ", row.shards, ")"));
+      }
+      if (row.holder.empty() && !row.shards.empty()) {
+        left_out = absl::StrCat("no replica holds shards ", row.shards, " of the background worker ", name,
+                                row.last_error.empty() ? "" : absl::StrCat("; last error: ", row.last_error));
+      }
+    }
+    leader.status = absl::OkStatus();
+    leader.note = holders.empty() ? "nobody leads it" : absl::StrCat("led by ", absl::StrJoin(holders, ", "));
+    if (!leader.needed) continue;
+    if (holders.empty()) {
+      leader.status = absl::UnavailableError(absl::StrCat("no replica leads the background worker ", name,
+                                                          "; start one with --background=all or --background=", name));
+    } else if (!left_out.empty()) {
+      leader.status = absl::UnavailableError(left_out);
+    }
   }
 }
 
@@ -142,11 +159,19 @@ std::vector<http::ReadinessCheck> Caretaker::ReadinessChecks() const {
                       }});
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [name, status] : leaders_) {
-    checks.push_back({.name = absl::StrCat("background-", name), .warning = true, .check = [this, worker = name] {
-                        const std::lock_guard<std::mutex> inner(mutex_);
-                        return leaders_.at(worker);
-                      }});
+  for (const auto& [name, unused] : leaders_) {
+    checks.push_back({.name = absl::StrCat("background-", name),
+                      .warning = true,
+                      .check =
+                          [this, worker = name] {
+                            const std::lock_guard<std::mutex> inner(mutex_);
+                            return leaders_.at(worker).status;
+                          },
+                      .note =
+                          [this, worker = name] {
+                            const std::lock_guard<std::mutex> inner(mutex_);
+                            return leaders_.at(worker).note;
+                          }});
   }
   return checks;
 }

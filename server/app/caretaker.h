@@ -54,11 +54,16 @@ class Caretaker {
   bool migrated_;           // From here on guarded by mutex_.
   absl::Status migration_;  // Of the last try.
   absl::Status failure_;
-  std::map<std::string, absl::Status> leaders_;  // By worker that liveness needs.
-  Clock::TimePoint started_;                     // Set before the thread.
-  bool told_ = false;                            // Used by the thread alone.
-  absl::Status told_status_;                     // Likewise.
-  std::jthread thread_;                          // Last: it uses the rest.
+  struct Leader {
+    bool needed = false;  // For liveness: a warning if nobody leads it.
+    absl::Status status;
+    std::string note;
+  };
+  std::map<std::string, Leader> leaders_;  // By background worker.
+  Clock::TimePoint started_;               // Set before the thread.
+  bool told_ = false;                      // Used by the thread alone.
+  absl::Status told_status_;               // Likewise.
+  std::jthread thread_;                    // Last: it uses the rest.
 };
 
 }  // namespace tenure::app

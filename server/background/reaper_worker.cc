@@ -4,10 +4,12 @@
 //
 // First the sessions of replicas whose own lease ran out are ended: a stopped daemon may hold row locks in a result
 // that it no longer reads, and those rows can be recovered by nobody while it does. Then their leases that ran out go
-// back to ready, a page a transaction. Layer: background.
+// back to ready, a page a transaction, each replica those of the queues whose shards it holds. The sessions belong to
+// no queue, and so to shard 0. Layer: background.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "server/background/recovery.h"
 #include "server/background/workers.h"
 #include "server/base/logging.h"
 #include "server/base/status.h"
@@ -33,19 +35,22 @@ class Reaper : public Worker {
         batch_(static_cast<int>(dependencies.tunables->Count("reaper.batch"))) {}
 
   absl::Status Run(RunContext& context) override {
-    return RunRounds(context, [&] { return Round(context); });
+    return RunShardRounds(context, [&](const store::ShardFence& held) { return Round(context, held); });
   }
 
  private:
-  absl::StatusOr<absl::Duration> Round(RunContext& context) {
-    const absl::StatusOr<int> evicted = store_.EvictReplicas(context.fence());
-    if (IsTermOver(evicted.status())) return evicted.status();
+  absl::StatusOr<absl::Duration> Round(RunContext& context, const store::ShardFence& held) {
+    absl::StatusOr<int> evicted = 0;
+    if (held.Covers(0)) evicted = store_.EvictReplicas(held);
     if (evicted.ok() && *evicted > 0) LogWarn("replicas vanished", {{"sessions_ended", absl::StrCat(*evicted)}});
 
     // Also if the eviction failed (the role may lack the right to end sessions): most leases can be recovered without
     // it.
     absl::Duration pause = interval_;
-    TENURE_ASSIGN_OR_RETURN(store::RecoverResult result, store_.Recover(context.fence(), batch_));
+    TENURE_ASSIGN_OR_RETURN(store::RecoverResult result,
+                            RecoverVanished(store_, held, batch_, [&](int32_t queue, const auto& work) {
+                              return context.shards().RunShard(held, store::ShardOf(queue), work);
+                            }));
     if (result.recovered + result.discarded > 0) {
       LogInfo("leases of vanished replicas recovered",
               {{"recovered", absl::StrCat(result.recovered)}, {"discarded", absl::StrCat(result.discarded)}});
@@ -67,6 +72,7 @@ class Reaper : public Worker {
 WorkerEntry ReaperWorker() {
   return {.name = "reaper",
           .help = "recovers the leases that vanished replicas granted",
+          .leadership = Leadership::kOwnLeases,
           .needed_for_liveness = true,
           .tunables = kTunables,
           .make = [](const Dependencies& dependencies) -> std::unique_ptr<Worker> {

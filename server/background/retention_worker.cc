@@ -1,7 +1,7 @@
 // Retention: makes the partitions of the days to come, drops those past their age, and removes idempotency keys, claim
 // requests and worker rows past their time in small batches. A missing partition is also made on demand by whoever
-// needs it; here it is only made ahead of the hurry of midnight. Each part goes on when another one fails. Layer:
-// background.
+// needs it; here it is only made ahead of the hurry of midnight. Each part goes on when another one fails. Keys are
+// removed by the replica that holds their queue's shard; what belongs to no queue is shard 0's. Layer: background.
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
@@ -37,7 +37,7 @@ class Retention : public Worker {
 
   absl::Status Run(RunContext& context) override {
     next_partitions_ = context.clock().Now();
-    return RunRounds(context, [&] { return Round(context); });
+    return RunShardRounds(context, [&](const store::ShardFence& held) { return Round(context, held); });
   }
 
  private:
@@ -45,11 +45,11 @@ class Retention : public Worker {
     return static_cast<int>(dependencies.tunables->Count(name));
   }
 
-  absl::StatusOr<absl::Duration> Round(RunContext& context) {
+  absl::StatusOr<absl::Duration> Round(RunContext& context, const store::ShardFence& held) {
     absl::Status partitions;
-    if (context.clock().Now() >= next_partitions_) {
+    if (held.Covers(0) && context.clock().Now() >= next_partitions_) {
       partitions = store_.EnsurePartitions(days_ahead_);
-      const auto dropped = store_.DropPartitions(context.fence(), history_days_, dead_letter_days_);
+      const auto dropped = store_.DropPartitions(held, history_days_, dead_letter_days_);
       if (dropped.ok() && !dropped->empty())
         LogInfo("partitions dropped", {{"partitions", absl::StrJoin(*dropped, " ")}});
       if (IsTermOver(dropped.status())) return dropped.status();
@@ -57,7 +57,7 @@ class Retention : public Worker {
       // Not put off by ten minutes if it failed: the round repeats soon.
       if (partitions.ok()) next_partitions_ = context.clock().Now() + absl::ToChronoNanoseconds(partition_interval_);
     }
-    TENURE_ASSIGN_OR_RETURN(const int pruned, store_.Prune(context.fence(), prune_batch_));
+    TENURE_ASSIGN_OR_RETURN(const int pruned, store_.Prune(held, prune_batch_));
     TENURE_RETURN_IF_ERROR(partitions);
     return pruned >= prune_batch_ ? absl::ZeroDuration() : prune_interval_;
   }
@@ -77,6 +77,7 @@ class Retention : public Worker {
 WorkerEntry RetentionWorker() {
   return {.name = "retention",
           .help = "makes partitions ahead, drops old ones, removes keys past their time",
+          .leadership = Leadership::kOwnLeases,
           .tunables = kTunables,
           .make = [](const Dependencies& dependencies) -> std::unique_ptr<Worker> {
             return std::make_unique<Retention>(dependencies);

@@ -14,12 +14,13 @@ constexpr Clock::Duration kRepeatInterval = std::chrono::minutes(1);  // An erro
 
 }  // namespace
 
-RunReporter::RunReporter(std::string worker, store::Store& store, Clock& clock, Metrics& metrics)
+RunReporter::RunReporter(std::string worker, Write write, Clock& clock, Metrics& metrics)
     : worker_(std::move(worker)),
-      store_(store),
+      write_(std::move(write)),
       clock_(clock),
       ok_(metrics.background_runs.Add({{"worker", worker_}, {"outcome", "ok"}})),
-      errors_(metrics.background_runs.Add({{"worker", worker_}, {"outcome", "error"}})) {
+      errors_(metrics.background_runs.Add({{"worker", worker_}, {"outcome", "error"}})),
+      restarts_(metrics.background_restarts.Add({{"worker", worker_}})) {
   gathered_.runs = 0;
 }
 
@@ -57,8 +58,9 @@ void RunReporter::OnRestart(const std::string& why) {
     ++state_.restarts;
     state_.last_error = why;
   }
+  restarts_.Increment();
   Flush();
-  Write({.ok = false, .error = why, .restarted = true, .runs = 0});
+  Tell({.ok = false, .error = why, .restarted = true, .runs = 0});
 }
 
 void RunReporter::Flush() {
@@ -69,11 +71,11 @@ void RunReporter::Flush() {
     report = std::exchange(gathered_, store::Store::RunReport{.ok = true, .error = "", .restarted = false, .runs = 0});
     written_at_ = clock_.Now();
   }
-  Write(report);
+  Tell(report);
 }
 
-void RunReporter::Write(const store::Store::RunReport& report) {
-  const absl::Status status = store_.ReportRun(worker_, report);
+void RunReporter::Tell(const store::Store::RunReport& report) {
+  const absl::Status status = write_(report);
   if (status.ok()) return;
   // Most likely the database is away, which the worker's own error says already; the log has what the report said.
   LogDebug("background report not written", {{"worker", worker_}, {"error", std::string(status.message())}});

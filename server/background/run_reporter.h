@@ -2,6 +2,7 @@
 // database at most once a second (a promoter makes thousands of rounds a second). Layer: background. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,7 +16,10 @@ namespace tenure::background {
 
 class RunReporter {
  public:
-  RunReporter(std::string worker, store::Store& store, Clock& clock, Metrics& metrics);
+  using Write = std::function<absl::Status(const store::Store::RunReport&)>;
+
+  // `write` puts a report into the database.
+  RunReporter(std::string worker, Write write, Clock& clock, Metrics& metrics);
 
   // A round is over. May write to the database, and so block.
   void OnRound(const absl::Status& status);
@@ -32,13 +36,14 @@ class RunReporter {
   State state() const;
 
  private:
-  void Write(const store::Store::RunReport& report);
+  void Tell(const store::Store::RunReport& report);
 
   const std::string worker_;
-  store::Store& store_;
+  const Write write_;
   Clock& clock_;
   prometheus::Counter& ok_;
   prometheus::Counter& errors_;
+  prometheus::Counter& restarts_;
 
   mutable std::mutex mutex_;
   State state_;                                 // From here on guarded by mutex_.

@@ -129,6 +129,7 @@ class Scheduler : public Worker {
 WorkerEntry SchedulerWorker() {
   return {.name = "scheduler",
           .help = "makes the jobs of schedules when their slots come",
+          .needed_for_liveness = true,
           .tunables = kTunables,
           .make = [](const Dependencies& dependencies) -> std::unique_ptr<Worker> {
             return std::make_unique<Scheduler>(dependencies);

@@ -54,7 +54,11 @@ class Supervisor::Slot : private RunContext::Listener {
         leader_gauge_(metrics.background_leader.Add({{"worker", std::string(entry.name)}})),
         // Shard "-": the worker as a whole. One that holds leases by shard counts a shard's panics under its number.
         panic_counter_(metrics.background_panics.Add({{"worker", std::string(entry.name)}, {"shard", "-"}})),
-        reporter_(std::string(entry.name), store_, clock_, metrics),
+        term_gauge_(metrics.background_term.Add({{"worker", std::string(entry.name)}})),
+        metrics_(metrics),
+        reporter_(
+            std::string(entry.name), [this](const store::Store::RunReport& report) { return WriteReport(report); },
+            clock_, metrics),
         wake_(clock_) {}
 
   ~Slot() override = default;
@@ -141,7 +145,7 @@ class Supervisor::Slot : private RunContext::Listener {
     const bool led = entry_.leadership == Leadership::kOuterLease;
     LogInfo("background worker starts",
             {{"worker", std::string(entry_.name)}, {"term", absl::StrCat(grant.fence.term)}});
-    SetLeading(true, grant.fence.term);
+    if (led) SetLeading(true, grant.fence.term);
 
     // One stop signal for all reasons: shutdown, the lost lease, a panic on a thread of the worker's.
     std::stop_source run_stop;
@@ -152,22 +156,37 @@ class Supervisor::Slot : private RunContext::Listener {
     }
     const std::stop_callback on_stop(stop, [&] { run_stop.request_stop(); });
     std::optional<LeaderLease> lease;
+    std::optional<ShardLeases> shards;
     // A loop that has gone to sleep does not report what it gathered: the renewals do.
     if (led) {
       lease.emplace(store_, clock_, watch_, grant.fence, options_.lease, grant.sent, [this] { reporter_.Flush(); });
+    } else {
+      shards.emplace(
+          store_, clock_, metrics_, replica_,
+          ShardLeases::Options{.worker = std::string(entry_.name),
+                               .lease = options_.lease,
+                               .interval = options_.acquire_interval,
+                               .changed = [this](bool holds_any, int64_t term) { SetLeading(holds_any, term); },
+                               .failed =
+                                   [this](const absl::Status& status, bool panic) {
+                                     if (panic) NotePanic();
+                                     reporter_.OnRound(status);
+                                   },
+                               .asked = [this](const absl::Status& status) { NoteAcquire(status); }});
     }
     bool lost = false;
     std::string why;
     {
       std::optional<std::stop_callback<std::function<void()>>> on_lost;
       if (led) on_lost.emplace(lease->lost_token(), [&] { run_stop.request_stop(); });
-      const absl::Status status = RunWorker(grant.fence, run_stop.get_token());
+      // At once, and not when the worker has returned: a replica that is stopped hands over first.
+      std::optional<std::stop_callback<std::function<void()>>> on_leave;
+      if (shards) on_leave.emplace(run_stop.get_token(), [&] { shards->RequestLeave(); });
+      const absl::Status status = RunWorker(grant.fence, run_stop.get_token(), shards ? &*shards : nullptr);
       lost = (led && lease->lost()) || IsTermOver(status);
       why = status.ok() ? "returned" : status.ToString(absl::StatusToStringMode::kWithNoExtraData);
     }
     lease.reset();
-    SetLeading(false, 0);
-
     bool panicked;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -181,6 +200,8 @@ class Supervisor::Slot : private RunContext::Listener {
     } else {
       reporter_.Flush();
     }
+    shards.reset();
+    SetLeading(false, 0);
     if (led && !lost) Release(grant.fence);
     if (panicked) return End::kEnded;
     if (lost) return End::kLost;
@@ -188,9 +209,9 @@ class Supervisor::Slot : private RunContext::Listener {
   }
 
   // Builds the worker, runs it and takes it down; whatever it throws is a panic.
-  absl::Status RunWorker(const store::Fence& fence, const std::stop_token& stop) {
+  absl::Status RunWorker(const store::Fence& fence, const std::stop_token& stop, ShardLeases* shards) {
     try {
-      RunContext context(fence, stop, clock_, *this);
+      RunContext context(fence, stop, clock_, *this, shards);
       const std::unique_ptr<Worker> worker = entry_.make(dependencies_);
       return worker->Run(context);
     } catch (...) {
@@ -224,8 +245,17 @@ class Supervisor::Slot : private RunContext::Listener {
   void CountPanic(std::string_view what) {
     panic_counter_.Increment();
     LogError("background worker panicked", {{"worker", std::string(entry_.name)}, {"what", std::string(what)}});
+    NotePanic();
+  }
+
+  void NotePanic() {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++panics_;
+  }
+
+  absl::Status WriteReport(const store::Store::RunReport& report) {
+    if (entry_.leadership == Leadership::kOuterLease) return store_.ReportRun(entry_.name, report);
+    return store_.ReportShardRun(entry_.name, replica_(), report);
   }
 
   void NoteAcquire(const absl::Status& status) {
@@ -237,12 +267,13 @@ class Supervisor::Slot : private RunContext::Listener {
       acquire_error_ = error;
     }
     if (changed && !status.ok()) {
-      LogWarn("leader lease not available", {{"worker", std::string(entry_.name)}, {"error", error}});
+      LogWarn("background worker's lease not available", {{"worker", std::string(entry_.name)}, {"error", error}});
     }
   }
 
   void SetLeading(bool leading, int64_t term) {
     leader_gauge_.Set(leading ? 1 : 0);
+    term_gauge_.Set(static_cast<double>(term));
     const std::lock_guard<std::mutex> lock(mutex_);
     leading_ = leading;
     term_ = term;
@@ -257,6 +288,8 @@ class Supervisor::Slot : private RunContext::Listener {
   DeadlineWatch& watch_;
   prometheus::Gauge& leader_gauge_;
   prometheus::Counter& panic_counter_;
+  prometheus::Gauge& term_gauge_;
+  Metrics& metrics_;
   RunReporter reporter_;
   WakeUp wake_;
 

@@ -8,6 +8,8 @@
 //   it returned, OK or an error                   the lease is released; restart after a pause
 //   its lease was lost                            restart at once, which means: try to get the lease again
 //   Stop was called                               the lease is released, so that another replica takes over at once
+// A worker with leases by shard (Leadership::kOwnLeases) runs on every replica; what is said of the lease holds for all
+// the shards that this replica has. Only a failure of one shard's work costs that shard alone (shard_leases.h).
 // Pauses grow from one run to the next: 1 s, 5 s, 30 s, 2 min, and begin at 1 s again after a run of 5 minutes.
 #pragma once
 
@@ -37,11 +39,11 @@ struct SupervisorOptions {
 struct WorkerState {
   std::string name;
   bool needed_for_liveness = false;
-  bool leading = false;  // This process leads it (or it holds its own leases and runs).
-  int64_t term = 0;
-  int64_t runs = 0;      // Rounds, in this process.
-  int64_t restarts = 0;  // After a panic, an error or a return, in this process.
-  int64_t panics = 0;
+  bool leading = false;    // This process leads it, or holds some of its shards.
+  int64_t term = 0;        // By shard: the highest.
+  int64_t runs = 0;        // Rounds, in this process.
+  int64_t restarts = 0;    // After a panic, an error or a return, in this process.
+  int64_t panics = 0;      // Of single shards too.
   std::string last_error;  // Of the last round or run; empty if it went well.
 };
 

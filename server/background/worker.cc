@@ -44,8 +44,16 @@ std::string DescribeCurrentException() {
   }
 }
 
+namespace {
+
+constexpr std::array<int, 3> kPauses = {1, 2, 5};  // Seconds, after an error.
+constexpr absl::Duration kRefused = absl::Milliseconds(100);
+
+absl::Duration PauseAfter(size_t failures) { return absl::Seconds(kPauses[std::min(failures, kPauses.size() - 1)]); }
+
+}  // namespace
+
 absl::Status RunRounds(RunContext& context, const std::function<absl::StatusOr<absl::Duration>()>& round) {
-  static constexpr std::array<int, 3> kPauses = {1, 2, 5};  // Seconds.
   size_t failures = 0;
   while (!context.stopped()) {
     const absl::StatusOr<absl::Duration> pause = round();
@@ -56,9 +64,43 @@ absl::Status RunRounds(RunContext& context, const std::function<absl::StatusOr<a
       failures = 0;
       if (*pause > absl::ZeroDuration()) context.WaitFor(*pause);
     } else {
-      context.WaitFor(absl::Seconds(kPauses[std::min(failures, kPauses.size() - 1)]));
-      ++failures;
+      context.WaitFor(PauseAfter(failures++));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunShardRounds(RunContext& context,
+                            const std::function<absl::StatusOr<absl::Duration>(const store::ShardFence&)>& round) {
+  size_t failures = 0;
+  while (!context.stopped()) {
+    absl::Duration pause = absl::InfiniteDuration();
+    absl::Status status;
+    bool worked = false;
+    for (const store::ShardFence& held : context.shards().Held()) {
+      if (context.stopped()) return absl::OkStatus();
+      const absl::StatusOr<absl::Duration> wait = round(held);
+      if (IsTermOver(wait.status())) {
+        context.shards().Refresh();
+        pause = std::min(pause, kRefused);
+        continue;
+      }
+      worked = true;
+      status.Update(wait.status());
+      if (wait.ok()) pause = std::min(pause, *wait);
+    }
+    if (context.stopped()) break;  // It may have been cut short.
+    if (worked) context.Report(status);
+    if (status.ok()) {
+      failures = 0;
+    } else {
+      pause = PauseAfter(failures++);
+    }
+    if (pause <= absl::ZeroDuration()) continue;
+    context.shards().AwaitChange(pause == absl::InfiniteDuration()
+                                     ? Clock::TimePoint::max()
+                                     : context.clock().Now() + absl::ToChronoNanoseconds(pause),
+                                 context.stop());
   }
   return absl::OkStatus();
 }

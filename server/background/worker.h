@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/background/shard_leases.h"
 #include "server/background/tunables.h"
 #include "server/background/wake_up.h"
 #include "server/base/clock.h"
@@ -60,11 +61,19 @@ class RunContext {
     virtual void OnPanic(std::string_view what) = 0;
   };
 
-  RunContext(store::Fence fence, std::stop_token stop, Clock& clock, Listener& listener)
-      : fence_(std::move(fence)), stop_(std::move(stop)), clock_(clock), listener_(listener), wake_(clock) {}
+  // `shards`: of a worker that holds leases by shard, else null.
+  RunContext(store::Fence fence, std::stop_token stop, Clock& clock, Listener& listener, ShardLeases* shards = nullptr)
+      : fence_(std::move(fence)),
+        stop_(std::move(stop)),
+        clock_(clock),
+        listener_(listener),
+        shards_(shards),
+        wake_(clock) {}
 
-  // The term, which every write of the run passes on. Term 0 if the worker holds its own leases.
+  // The term, which every write of the run passes on. Term 0 if the worker holds leases by shard.
   const store::Fence& fence() const { return fence_; }
+  // What a worker with Leadership::kOwnLeases holds. Only such a worker has it.
+  ShardLeases& shards() const { return *shards_; }
   const std::stop_token& stop() const { return stop_; }
   bool stopped() const { return stop_.stop_requested(); }
   Clock& clock() const { return clock_; }
@@ -85,6 +94,7 @@ class RunContext {
   const std::stop_token stop_;
   Clock& clock_;
   Listener& listener_;
+  ShardLeases* const shards_;
   WakeUp wake_;
 };
 
@@ -108,9 +118,16 @@ std::string DescribeCurrentException();
 // make the worker sleep long when it is back. Returns OK when stopped, or TERM_OVER.
 absl::Status RunRounds(RunContext& context, const std::function<absl::StatusOr<absl::Duration>()>& round);
 
+// The loop of a worker by shard: calls `round` for each range that is held, and waits as long as the soonest says, or
+// until other ranges are held. A round that was refused because its term is over is not one, and the ranges are looked
+// at again at once. Errors as in RunRounds; those of single shards are ShardLeases::RunShard's. Returns OK when
+// stopped.
+absl::Status RunShardRounds(RunContext& context,
+                            const std::function<absl::StatusOr<absl::Duration>(const store::ShardFence& held)>& round);
+
 enum class Leadership {
   kOuterLease,  // The supervisor takes one leader lease for the worker: one replica runs it at a time.
-  kOwnLeases,   // It runs on every replica that selected it, and holds leases of its own (by shard).
+  kOwnLeases,   // It runs on every replica that selected it; each holds a part of the shards (RunContext::shards).
 };
 
 // A row of the registry.

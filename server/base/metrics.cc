@@ -103,8 +103,14 @@ Metrics::Metrics(size_t max_queues)
                                  "Background workers that threw, by worker and shard")),
       background_runs(Counters("tenure_background_runs_total", {"worker", "outcome"},
                                "Runs of background workers by worker and outcome (ok, error)")),
-      background_leader(
-          Gauges("tenure_background_leader", {"worker"}, "1 if this replica leads the background worker, else 0")),
+      background_restarts(Counters("tenure_background_restarts_total", {"worker"},
+                                   "Restarts of background workers after a panic, an error or a return")),
+      background_leader(Gauges("tenure_background_leader", {"worker"},
+                               "1 if this replica leads the background worker, or holds some of its shards, else 0")),
+      background_term(Gauges("tenure_background_term", {"worker"},
+                             "Term of this replica's lease of the background worker, by shard the highest; 0: none")),
+      background_shards(Gauges("tenure_background_shards", {"worker"},
+                               "Shards of the background worker that this replica holds; 1024 in all")),
       background_last_success(Gauges("tenure_background_last_success_timestamp_seconds", {"worker"},
                                      "When the background worker last succeeded on any replica, in Unix time by the "
                                      "database's clock; use max by (worker)")),

@@ -104,9 +104,13 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& db_live_tuples;         // none
   prometheus::Family<prometheus::Gauge>& db_clock_difference;    // none
   // Background workers.
-  CounterFamily background_panics;                           // worker, shard
-  CounterFamily background_runs;                             // worker, outcome: ok, error
-  prometheus::Family<prometheus::Gauge>& background_leader;  // worker: 1 if this replica leads it
+  CounterFamily background_panics;    // worker, shard
+  CounterFamily background_runs;      // worker, outcome: ok, error
+  CounterFamily background_restarts;  // worker
+  prometheus::Family<prometheus::Gauge>&
+      background_leader;                                   // worker: 1 if this replica leads it, or some of its shards
+  prometheus::Family<prometheus::Gauge>& background_term;  // worker: of this replica's lease; 0 if it has none
+  prometheus::Family<prometheus::Gauge>& background_shards;  // worker, of those by shard: held by this replica
   // worker; of the cluster: Unix time by the database's clock, by http/engine_metrics.h
   prometheus::Family<prometheus::Gauge>& background_last_success;
   // Schedules. By the replica that leads the scheduler, and by the one that was asked to trigger.

@@ -1,6 +1,7 @@
 // See engine_metrics.h. Layer: http. Thread-safe.
 #include "server/http/engine_metrics.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -47,7 +48,9 @@ struct EngineMetrics::DatabaseGauges {
     std::map<std::string, double> last;
     if (rows.ok()) {
       for (const store::BackgroundRow& row : *rows) {
-        if (row.last_success) last[row.name] = absl::ToDoubleSeconds(*row.last_success - absl::UnixEpoch());
+        if (!row.last_success) continue;
+        double& latest = last.try_emplace(row.name, 0).first->second;
+        latest = std::max(latest, absl::ToDoubleSeconds(*row.last_success - absl::UnixEpoch()));
       }
     }
     for (const std::string& worker : workers) {

@@ -19,9 +19,10 @@ void AddLine(std::string& text, const std::string& line) {
   text.append(line);
 }
 
-void Record(Readiness::Result& result, const std::string& name, bool warning, const std::string& failure) {
+void Record(Readiness::Result& result, const std::string& name, bool warning, const std::string& failure,
+            const std::string& note = "") {
   if (failure.empty()) {
-    AddLine(result.verbose, "ok " + name);
+    AddLine(result.verbose, "ok " + name + (note.empty() ? "" : ": " + note));
     return;
   }
   AddLine(result.verbose, (warning ? "warning " : "failed ") + name + ": " + failure);
@@ -61,7 +62,7 @@ Readiness::Result Readiness::Evaluate() const {
       failure = OneLine(std::string(status.message()));
       if (failure.empty()) failure = absl::StatusCodeToString(status.code());
     }
-    Record(result, check.name, check.warning, failure);
+    Record(result, check.name, check.warning, failure, check.note ? OneLine(check.note()) : "");
   }
   if (result.ready) result.summary = "ok";
   return result;

@@ -17,6 +17,7 @@ struct ReadinessCheck {
   std::string name;      // One word, as in "migrations".
   bool warning = false;  // A failure is shown with ?verbose but does not make the replica unready.
   std::function<absl::Status()> check;
+  std::function<std::string()> note = {};  // What ?verbose says of it when all is well; may be empty.
 };
 
 class Readiness {
@@ -24,7 +25,8 @@ class Readiness {
   struct Result {
     bool ready = true;
     std::string summary;  // "ok", or the reasons, one a line. No newline at the end.
-    std::string verbose;  // All checks, one a line: "ok NAME", "failed NAME: why" or "warning NAME: why".
+    std::string
+        verbose;  // All checks, one a line: "ok NAME", "ok NAME: note", "failed NAME: why" or "warning NAME: why".
   };
 
   // `health` is the engine's. A replica that has not read events for longer than `max_event_lag` does not see the

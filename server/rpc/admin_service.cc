@@ -66,7 +66,8 @@ void AdminService::ListBackgroundWorkers(
       const bool has_row = std::any_of(rows->begin(), rows->end(), [&](const auto& row) { return row.name == name; });
       if (!has_row) rows->push_back({.name = name});
     }
-    std::sort(rows->begin(), rows->end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    // By name; those of one worker by shard stay in their order.
+    std::stable_sort(rows->begin(), rows->end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     for (const store::BackgroundRow& row : *rows) ToProto(row, call->response().add_workers());
     call->Finish();
   });

@@ -191,6 +191,7 @@ void ToProto(const store::BackgroundRow& row, v1::BackgroundWorker* out) {
   out->set_last_error(SanitizeText(row.last_error, 64 << 10));
   out->set_runs(row.runs);
   out->set_restarts(row.restarts);
+  out->set_shards(row.shards);
 }
 
 engine::ClaimAnswer LeasesOf(const std::vector<store::ClaimedJob>& jobs) {

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/store/schedules.h"
+#include "server/store/shard_store.h"
 #include "server/store/targets.h"
 #include "server/store/types.h"
 
@@ -53,7 +54,7 @@ struct ResolvedToken {
   std::optional<absl::Time> due;
 };
 
-class Store : public ScheduleStore, public TargetStore {
+class Store : public ScheduleStore, public TargetStore, public ShardStore {
  public:
   // --- Queues -------------------------------------------------------------------------------------------------------
 
@@ -126,10 +127,14 @@ class Store : public ScheduleStore, public TargetStore {
   virtual absl::StatusOr<std::vector<LeaseRef>> GoneLeases(int32_t queue, std::span<const LeaseRef> leases) = 0;
   // Forgets grants none of whose leases stands any more, once no repeat of their claims can come. Idempotent.
   virtual absl::Status DropGrants(std::span<const int64_t> grants) = 0;
-  // Ends the leases granted by replicas that are gone and that have run out, at most `limit` in a transaction, and
-  // forgets their grants. Fenced. Ends nothing while no replica has sent a heartbeat lately: then they were all cut
+  // What replicas that are gone leased of the queues in the fence's shards, a page of their grants after `after`
+  // (0: from the beginning). Writes nothing. Empty while no replica has sent a heartbeat lately: then they were all cut
   // off, and have not written the outage down yet.
-  virtual absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) = 0;
+  virtual absl::StatusOr<Orphans> ListOrphans(const ShardFence& fence, int64_t after) = 0;
+  // Ends those of `leases` (one queue, of ListOrphans) that had run out before `as_of`, in one transaction. Fenced by
+  // the queue's shard: nothing is written, and nothing answered, once it is not held any more.
+  virtual absl::StatusOr<RecoverResult> Recover(const ShardFence& fence, int32_t queue,
+                                                std::span<const LeaseRef> leases, absl::Time as_of) = 0;
 
   // --- Events -------------------------------------------------------------------------------------------------------
 
@@ -164,8 +169,9 @@ class Store : public ScheduleStore, public TargetStore {
                                  absl::Time seen = absl::InfiniteFuture()) = 0;
   virtual absl::Status UnregisterReplica(int32_t replica) = 0;
   virtual absl::StatusOr<std::vector<ReplicaRow>> ListReplicas() = 0;
-  // Terminates the database sessions of replicas whose lease ran out, then removes those without leases. Fenced.
-  virtual absl::StatusOr<int> EvictReplicas(const Fence& fence) = 0;
+  // Terminates the database sessions of replicas whose lease ran out, then removes those without leases. Fenced by
+  // shard 0.
+  virtual absl::StatusOr<int> EvictReplicas(const ShardFence& fence) = 0;
   // The database could not be reached from `began` until now: leases that ran out meanwhile are forgiven.
   virtual absl::Status RecordOutage(absl::Duration length) = 0;
 
@@ -182,6 +188,9 @@ class Store : public ScheduleStore, public TargetStore {
     int64_t runs = 1;  // How many runs it speaks of: the supervisor gathers those of a second.
   };
   virtual absl::Status ReportRun(std::string_view worker, const RunReport& report) = 0;
+  // The same of a replica that takes part in a worker's shards.
+  virtual absl::Status ReportShardRun(std::string_view worker, int32_t replica, const RunReport& report) = 0;
+  // A worker by shard has a row for each replica that holds some, and one for those that nobody holds.
   virtual absl::StatusOr<std::vector<BackgroundRow>> ListBackground() = 0;
 
   // --- Upkeep (each led by a background worker, each fenced)
@@ -195,11 +204,12 @@ class Store : public ScheduleStore, public TargetStore {
   // Makes the history, dead letter and payload partitions from today to `days_ahead` days from now. Not fenced:
   // idempotent.
   virtual absl::Status EnsurePartitions(int days_ahead) = 0;
-  // Drops partitions past their age. Returns the names dropped.
-  virtual absl::StatusOr<std::vector<std::string>> DropPartitions(const Fence& fence, int history_days,
+  // Drops partitions past their age. Returns the names dropped. Fenced by shard 0.
+  virtual absl::StatusOr<std::vector<std::string>> DropPartitions(const ShardFence& fence, int history_days,
                                                                   int dead_letter_days) = 0;
-  // Removes idempotency keys, claim requests and worker rows past their time, at most `limit` of each.
-  virtual absl::StatusOr<int> Prune(const Fence& fence, int limit) = 0;
+  // Removes idempotency keys past their time of the queues in the fence's shards, at most `limit`, and says how many;
+  // with shard 0 also worker rows and outages past theirs.
+  virtual absl::StatusOr<int> Prune(const ShardFence& fence, int limit) = 0;
   // Adds the deltas of events since the last fold to the stored counts, and empties the oldest event slot when
   // possible.
   virtual absl::Status FoldStats(const Fence& fence) = 0;

@@ -395,6 +395,7 @@ struct ReplicaRow {
 
 struct BackgroundRow {
   std::string name;
+  std::string shards;  // "0-511, 513-1023"; empty if the worker has one leader.
   std::string holder;
   int64_t term = 0;
   std::optional<absl::Time> since;
@@ -419,6 +420,16 @@ struct PromoteResult {
   // Pass it as `after` next time: no due row that this statement could see is left before it. The due time of the last
   // row read if `more`, else `now`; never beyond a row that was passed over because somebody had it locked.
   absl::Time cursor = absl::InfinitePast();
+};
+
+// Leases of replicas that are gone.
+struct Orphans {
+  std::map<int32_t, std::vector<LeaseRef>> due;  // By queue: those that have run out.
+  std::vector<int64_t> over;                     // Grants none of whose leases stands any more.
+  std::optional<absl::Duration> next_expiry;     // Of the others.
+  absl::Time as_of;                              // When this was so.
+  int64_t last = 0;                              // The last grant that was read.
+  bool more = false;                             // There may be further ones after it.
 };
 
 struct RecoverResult {

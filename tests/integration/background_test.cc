@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/background/promoter_signal.h"
+#include "server/background/recovery.h"
 #include "server/background/registry.h"
 #include "server/background/supervisor.h"
 #include "server/base/clock.h"
@@ -166,12 +167,18 @@ TEST_F(BackgroundTest, AStaleLeadersWritesAreRefused) {
   const auto replica = store_->RegisterReplica("stale", "test");
   ASSERT_TRUE(replica.ok());
   std::map<std::string, Fence> stale;
-  for (const char* worker : {"promoter", "reaper", "lifecycle", "retention", "stats"}) {
+  for (const char* worker : {"promoter", "lifecycle", "stats"}) {
     auto fence = store_->AcquireLeader(worker, *replica, absl::Seconds(30));
     ASSERT_TRUE(fence.ok() && fence->has_value());
     stale[worker] = **fence;
     EXPECT_EQ(store_->ReleaseLeader(**fence), absl::OkStatus());
     ASSERT_TRUE((*store_->AcquireLeader(worker, *replica, absl::Seconds(30))).has_value()) << "the next term";
+  }
+  std::map<std::string, store::ShardFence> stale_shards;
+  for (const char* worker : {"reaper", "retention"}) {
+    stale_shards[worker] = testing::HoldShards(*store_, worker, *replica);
+    EXPECT_EQ(store_->LeaveShards(worker, *replica), absl::OkStatus());
+    EXPECT_GT(testing::HoldShards(*store_, worker, *replica).term, stale_shards[worker].term);
   }
   // Something for each of them to do.
   Sql("select tenure.ensure_day(tenure.today() - 20)");
@@ -183,11 +190,11 @@ TEST_F(BackgroundTest, AStaleLeadersWritesAreRefused) {
   // Refused in words or by doing nothing; either way nothing is written.
   const auto promoted = store_->Promote(stale["promoter"], absl::InfinitePast(), 10);
   EXPECT_TRUE(promoted.ok() ? promoted->promoted == 0 : TermOver(promoted.status())) << promoted.status();
-  const auto recovered = store_->Recover(stale["reaper"], 10);
+  const auto recovered = RecoverVanished(*store_, stale_shards["reaper"], 10);
   EXPECT_TRUE(recovered.ok() ? recovered->recovered == 0 : TermOver(recovered.status())) << recovered.status();
   const auto expired = store_->ExpireJobs(stale["lifecycle"], 10);
   EXPECT_TRUE(expired.ok() ? *expired == 0 : TermOver(expired.status())) << expired.status();
-  const auto dropped = store_->DropPartitions(stale["retention"], 7, 30);
+  const auto dropped = store_->DropPartitions(stale_shards["retention"], 7, 30);
   EXPECT_TRUE(dropped.ok() ? dropped->empty() : TermOver(dropped.status())) << dropped.status();
   EXPECT_TRUE(TermOver(store_->FoldStats(stale["stats"])));
   EXPECT_EQ(Sql("select to_regclass('tenure.history_' || to_char(now() - interval '20 days', 'YYYYMMDD')) is not null"),

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "server/background/recovery.h"
 #include "server/base/status.h"
 #include "server/engine/engine.h"
 #include "server/rpc/job_service.h"
@@ -292,9 +293,8 @@ TEST_F(CasesTest, MoreExpiredLeasesThanAPageAreAllRecovered) {
   Sql("delete from tenure.outage");
   auto other = store_->RegisterReplica("other", "test");
   ASSERT_TRUE(other.ok()) << other.status();
-  auto fence = store_->AcquireLeader("reaper", *other, absl::Seconds(30));
-  ASSERT_TRUE(fence.ok() && fence->has_value());
-  auto result = store_->Recover(**fence, kPage);
+  const store::ShardFence fence = testing::HoldShards(*store_, "reaper", *other);
+  auto result = background::RecoverVanished(*store_, fence, kPage);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->recovered, static_cast<int>(kJobs));
   EXPECT_EQ(Sql("select count(*) from tenure.job where state = 3 and crashes = 2"), absl::StrCat(kJobs));
@@ -356,8 +356,7 @@ TEST_F(CasesTest, AReaderOfHistoryHoldsUpNoSettle) {
     ASSERT_TRUE(answers.ok()) << answers.status();
     EXPECT_TRUE((*answers)[0].status.ok()) << (*answers)[0].status;
   };
-  auto fence = store_->AcquireLeader("retention", replica->engine->replica_id(), absl::Seconds(60));
-  ASSERT_TRUE(fence.ok() && fence->has_value());
+  const store::ShardFence fence = testing::HoldShards(*store_, "retention", replica->engine->replica_id());
   std::future<absl::StatusOr<std::vector<std::string>>> dropping;
   {
     Application reader(database_.url());
@@ -366,7 +365,7 @@ TEST_F(CasesTest, AReaderOfHistoryHoldsUpNoSettle) {
     ASSERT_TRUE(store_->EnsurePartitions(9).ok());
     complete(0);
     // ... and dropped, which waits for it, but keeps nobody else.
-    dropping = std::async(std::launch::async, [&] { return store_->DropPartitions(**fence, 7, 30); });
+    dropping = std::async(std::launch::async, [&] { return store_->DropPartitions(fence, 7, 30); });
     const auto deadline = In(5);
     while (
         Sql("select count(*) from pg_stat_activity where query like '%detach partition%' and pid <> pg_backend_pid() "
@@ -410,11 +409,10 @@ TEST_F(CasesTest, DirectOnlyTheSessionsOfAReplicaThatStoppedLivingAreEnded) {
 
   auto other = store_->RegisterReplica("other", "test");
   ASSERT_TRUE(other.ok()) << other.status();
-  auto fence = store_->AcquireLeader("reaper", *other, absl::Seconds(30));
-  ASSERT_TRUE(fence.ok() && fence->has_value());
-  EXPECT_EQ(store_->EvictReplicas(**fence).value_or(-1), 0);
+  const store::ShardFence fence = testing::HoldShards(*store_, "reaper", *other);
+  EXPECT_EQ(store_->EvictReplicas(fence).value_or(-1), 0);
   Sql("update tenure.replica set lease_until = now() - interval '1 s' where name = 'stopped'");
-  EXPECT_EQ(store_->EvictReplicas(**fence).value_or(-1), 1);
+  EXPECT_EQ(store_->EvictReplicas(fence).value_or(-1), 1);
   const auto deadline = In(5);
   while (Sql(absl::StrCat("select count(*) from pg_stat_activity where pid = ", pid)) != "0" &&
          Clock::Real().Now() < deadline) {

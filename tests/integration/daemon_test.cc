@@ -112,15 +112,26 @@ TEST_F(DaemonTest, TwoReplicasShareTheLeadersAndOneTakesOver) {
   testing::TestDaemonOptions options;
   options.database_url = first.database_url();
   TestDaemon second(options);
-  const auto leading = [](TestDaemon& daemon) {
+  // Of the workers with one leader, and of those that all replicas share by shard.
+  const auto leading = [](TestDaemon& daemon, background::Leadership leadership) {
     size_t count = 0;
-    for (const auto& state : daemon->supervisor().States()) count += state.leading ? 1 : 0;
+    const auto states = daemon->supervisor().States();
+    for (const background::WorkerEntry& entry : background::AllWorkers()) {
+      if (entry.leadership != leadership) continue;
+      count += std::any_of(states.begin(), states.end(),
+                           [&](const auto& state) { return state.name == entry.name && state.leading; });
+    }
     return count;
   };
-  const size_t all = first->supervisor().States().size();
-  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] { return leading(first) + leading(second) == all; }));
+  constexpr auto kLed = background::Leadership::kOuterLease, kShared = background::Leadership::kOwnLeases;
+  const auto states = first->supervisor().States().size();
+  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] {
+    const size_t led = leading(first, kLed) + leading(second, kLed), shared = leading(first, kShared);
+    return shared == leading(second, kShared) && led + shared == states;
+  }));
   first.Stop();
-  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] { return leading(second) == all; }));
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(30), [&] { return leading(second, kLed) + leading(second, kShared) == states; }));
 }
 
 TEST_F(DaemonTest, RunsNoBackgroundWorkerWhenToldSo) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/background/recovery.h"
 #include "server/base/status.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/gate.h"
@@ -152,12 +153,13 @@ TEST_F(OutageTest, TheReaperDoesNotTakeReplicasForVanishedThatWereCutOffWithIt) 
     ASSERT_TRUE(replica->AwaitHealthy());
     const std::string worker = stalled ? "reaper-2" : "reaper";
     auto reaper_store = OpenGated();
-    const store::Fence fence = **reaper_store->AcquireLeader(worker, replica->engine->replica_id(), absl::Hours(1));
+    const store::ShardFence fence =
+        testing::HoldShards(*reaper_store, worker, replica->engine->replica_id(), absl::Hours(1));
     std::atomic<bool> reaping{true};
     std::atomic<int> taken{0};
     std::thread reaper([&] {
       while (reaping) {
-        auto recovered = reaper_store->Recover(fence, 1000);
+        auto recovered = background::RecoverVanished(*reaper_store, fence, 1000);
         if (recovered.ok()) taken += recovered->recovered + recovered->discarded;
       }
     });

@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/background/recovery.h"
 #include "server/base/status.h"
 #include "statements.sql.h"
 #include "tests/support/engine_fixture.h"
@@ -331,14 +332,14 @@ TEST_F(RaceTest, ThousandsOfLeasesOfAVanishedReplicaAreAllRecovered) {
   for (int i = 0; i < 4; ++i) Enqueue(875);
   for (int claimed = 0; claimed < 3500; claimed += 875) ASSERT_EQ(Claim(875, absl::Microseconds(1)).size(), 875u);
   const int32_t other = *store_->RegisterReplica("other", "test");
-  const Fence fence = **store_->AcquireLeader("reaper", other, absl::Minutes(1));
+  const ShardFence fence = testing::HoldShards(*store_, "reaper", other);
   Sql(absl::StrCat("update tenure.replica set lease_until = now() - interval '1 s' where id = ", granter_));
-  auto result = store_->Recover(fence, 1000);
+  auto result = background::RecoverVanished(*store_, fence, 1000);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->recovered, 3500);
   // Their grants are forgotten with the next look, those of the replicas that live are not.
   EXPECT_EQ(Sql("select count(*) from tenure.lease_grant"), "4");
-  ASSERT_TRUE(store_->Recover(fence, 1000).ok());
+  ASSERT_TRUE(background::RecoverVanished(*store_, fence, 1000).ok());
   EXPECT_EQ(Sql("select count(*) from tenure.lease_grant"), "0");
   EXPECT_EQ(Sql("select count(*) from tenure.job where state = 3 and crashes = 1"), "3500");
 }

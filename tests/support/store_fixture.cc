@@ -19,6 +19,15 @@ const std::string& MigratedTemplate() {
   return *url;
 }
 
+store::ShardFence HoldShards(store::Store& store, const std::string& worker, int32_t replica, absl::Duration lease) {
+  const auto held = store.LeaseShards(worker, replica, lease);
+  if (!held.ok() || held->size() != 1 || (*held)[0].fence.first != 0 || (*held)[0].fence.last != store::kShards - 1) {
+    ADD_FAILURE() << "shards of " << worker << " are not to be had: " << held.status();
+    std::abort();
+  }
+  return (*held)[0].fence;
+}
+
 StoreTest::StoreTest() : database_(MigratedTemplate()), store_(OpenStore()) {}
 
 std::unique_ptr<store::postgres::PostgresStore> StoreTest::OpenStore(int connections) {

@@ -15,6 +15,11 @@ namespace tenure::testing {
 // URL of a database with the current schema; copy it, do not use it.
 const std::string& MigratedTemplate();
 
+// All shards of a worker, held by `replica`, which must be registered and the only one that takes part. The test is
+// aborted if it cannot have them.
+store::ShardFence HoldShards(store::Store& store, const std::string& worker, int32_t replica,
+                             absl::Duration lease = absl::Minutes(1));
+
 class StoreTest : public ::testing::Test {
  protected:
   StoreTest();

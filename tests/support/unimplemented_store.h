@@ -158,7 +158,11 @@ class UnimplementedStore : public store::Store {
     return Unimplemented();
   }
   absl::Status DropGrants(std::span<const int64_t>) override { return Unimplemented(); }
-  absl::StatusOr<store::RecoverResult> Recover(const store::Fence&, int) override { return Unimplemented(); }
+  absl::StatusOr<store::Orphans> ListOrphans(const store::ShardFence&, int64_t) override { return Unimplemented(); }
+  absl::StatusOr<store::RecoverResult> Recover(const store::ShardFence&, int32_t, std::span<const store::LeaseRef>,
+                                               absl::Time) override {
+    return Unimplemented();
+  }
   absl::StatusOr<Start> ReadStart() override { return Unimplemented(); }
   absl::StatusOr<store::EventBatch> ReadEvents(std::string_view) override { return Unimplemented(); }
   absl::StatusOr<std::vector<std::optional<absl::Duration>>> OldestReady(std::span<const store::ReadyRange>) override {
@@ -168,7 +172,7 @@ class UnimplementedStore : public store::Store {
   absl::Status Heartbeat(int32_t, bool, absl::Duration, absl::Time) override { return Unimplemented(); }
   absl::Status UnregisterReplica(int32_t) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::ReplicaRow>> ListReplicas() override { return Unimplemented(); }
-  absl::StatusOr<int> EvictReplicas(const store::Fence&) override { return Unimplemented(); }
+  absl::StatusOr<int> EvictReplicas(const store::ShardFence&) override { return Unimplemented(); }
   absl::Status RecordOutage(absl::Duration) override { return Unimplemented(); }
   absl::StatusOr<std::optional<store::Fence>> AcquireLeader(std::string_view, int32_t, absl::Duration) override {
     return Unimplemented();
@@ -176,16 +180,24 @@ class UnimplementedStore : public store::Store {
   absl::Status RenewLeader(const store::Fence&, absl::Duration) override { return Unimplemented(); }
   absl::Status ReleaseLeader(const store::Fence&) override { return Unimplemented(); }
   absl::Status ReportRun(std::string_view, const RunReport&) override { return Unimplemented(); }
+  absl::Status ReportShardRun(std::string_view, int32_t, const RunReport&) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::BackgroundRow>> ListBackground() override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::ShardLease>> LeaseShards(std::string_view, int32_t, absl::Duration) override {
+    return Unimplemented();
+  }
+  absl::Status GiveUpShard(const store::ShardFence&, int32_t, int, std::string_view) override {
+    return Unimplemented();
+  }
+  absl::Status LeaveShards(std::string_view, int32_t) override { return Unimplemented(); }
   absl::StatusOr<store::PromoteResult> Promote(const store::Fence&, absl::Time, int) override {
     return Unimplemented();
   }
   absl::StatusOr<int> ExpireJobs(const store::Fence&, int) override { return Unimplemented(); }
   absl::Status EnsurePartitions(int) override { return Unimplemented(); }
-  absl::StatusOr<std::vector<std::string>> DropPartitions(const store::Fence&, int, int) override {
+  absl::StatusOr<std::vector<std::string>> DropPartitions(const store::ShardFence&, int, int) override {
     return Unimplemented();
   }
-  absl::StatusOr<int> Prune(const store::Fence&, int) override { return Unimplemented(); }
+  absl::StatusOr<int> Prune(const store::ShardFence&, int) override { return Unimplemented(); }
   absl::Status FoldStats(const store::Fence&) override { return Unimplemented(); }
   absl::Status RecordWorkers(std::span<const store::WorkerSeen>) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::WorkerRow>> ListWorkers(std::string_view, int) override { return Unimplemented(); }

@@ -55,7 +55,8 @@ void TouchAll(Metrics& m) {
   for (CounterFamily* family :
        {&m.jobs_enqueued, &m.jobs_settled, &m.lease_acquisitions, &m.lease_losses, &m.leases_extended, &m.stale_tokens,
         &m.claims, &m.shed, &m.rpcs, &m.http_requests, &m.http_refused_connections, &m.db_errors, &m.db_retries,
-        &m.background_panics, &m.background_runs, &m.target_events, &m.target_objects, &m.process_cpu}) {
+         &m.background_panics, &m.background_runs, &m.background_restarts, &m.target_events, &m.target_objects,
+         &m.process_cpu}) {
     Metrics::Add(*family, labels(family->family().GetName()), 3);
   }
   for (auto* family : {&m.queue_jobs,
@@ -71,6 +72,8 @@ void TouchAll(Metrics& m) {
                        &m.db_live_tuples,
                        &m.db_clock_difference,
                        &m.background_leader,
+                       &m.background_term,
+                       &m.background_shards,
                        &m.background_last_success,
                        &m.target_lag,
                        &m.target_breakers_open,

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "server/store/shards.h"
 
 namespace tenure::store::postgres {
 
@@ -16,5 +17,8 @@ std::string SqlStateOf(const absl::Status& status);
 bool IsRetryable(const absl::Status& status);
 // The session must not be used again (it broke, or the server is now read-only or shutting down).
 bool IsConnectionFailure(const absl::Status& status);
+
+// FAILED_PRECONDITION / TERM_OVER.
+absl::Status ShardTermOver(const ShardFence& fence);
 
 }  // namespace tenure::store::postgres

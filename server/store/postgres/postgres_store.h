@@ -2,8 +2,9 @@
 // here they are given their parameters and their rows are read. Layer: store/postgres, known to app alone. Thread-safe.
 //
 // The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
-// store_replicas.cc, store_schedules.cc, store_targets.cc, store_outbox.cc, store_exports.cc, store_upkeep.cc,
-// store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in postgres_store.cc.
+// store_replicas.cc, store_shards.cc, store_schedules.cc, store_targets.cc, store_outbox.cc, store_exports.cc,
+// store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in
+// postgres_store.cc.
 #pragma once
 
 #include <functional>
@@ -71,7 +72,9 @@ class PostgresStore : public Store {
   absl::StatusOr<std::vector<LeaseGrant>> ListLeases(int32_t replica, std::span<const int64_t> known) override;
   absl::StatusOr<std::vector<LeaseRef>> GoneLeases(int32_t queue, std::span<const LeaseRef> leases) override;
   absl::Status DropGrants(std::span<const int64_t> grants) override;
-  absl::StatusOr<RecoverResult> Recover(const Fence& fence, int limit) override;
+  absl::StatusOr<Orphans> ListOrphans(const ShardFence& fence, int64_t after) override;
+  absl::StatusOr<RecoverResult> Recover(const ShardFence& fence, int32_t queue, std::span<const LeaseRef> leases,
+                                        absl::Time as_of) override;
 
   absl::StatusOr<Start> ReadStart() override;
   absl::StatusOr<EventBatch> ReadEvents(std::string_view snapshot) override;
@@ -85,7 +88,7 @@ class PostgresStore : public Store {
                          absl::Time seen = absl::InfiniteFuture()) override;
   absl::Status UnregisterReplica(int32_t replica) override;
   absl::StatusOr<std::vector<ReplicaRow>> ListReplicas() override;
-  absl::StatusOr<int> EvictReplicas(const Fence& fence) override;
+  absl::StatusOr<int> EvictReplicas(const ShardFence& fence) override;
   absl::Status RecordOutage(absl::Duration length) override;
 
   absl::StatusOr<std::optional<Fence>> AcquireLeader(std::string_view worker, int32_t replica,
@@ -93,14 +96,20 @@ class PostgresStore : public Store {
   absl::Status RenewLeader(const Fence& fence, absl::Duration lease) override;
   absl::Status ReleaseLeader(const Fence& fence) override;
   absl::Status ReportRun(std::string_view worker, const RunReport& report) override;
+  absl::Status ReportShardRun(std::string_view worker, int32_t replica, const RunReport& report) override;
   absl::StatusOr<std::vector<BackgroundRow>> ListBackground() override;
+
+  absl::StatusOr<std::vector<ShardLease>> LeaseShards(std::string_view worker, int32_t replica,
+                                                      absl::Duration lease) override;
+  absl::Status GiveUpShard(const ShardFence& fence, int32_t replica, int shard, std::string_view error) override;
+  absl::Status LeaveShards(std::string_view worker, int32_t replica) override;
 
   absl::StatusOr<PromoteResult> Promote(const Fence& fence, absl::Time after, int limit) override;
   absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit) override;
   absl::Status EnsurePartitions(int days_ahead) override;
-  absl::StatusOr<std::vector<std::string>> DropPartitions(const Fence& fence, int history_days,
+  absl::StatusOr<std::vector<std::string>> DropPartitions(const ShardFence& fence, int history_days,
                                                           int dead_letter_days) override;
-  absl::StatusOr<int> Prune(const Fence& fence, int limit) override;
+  absl::StatusOr<int> Prune(const ShardFence& fence, int limit) override;
   absl::Status FoldStats(const Fence& fence) override;
 
   absl::StatusOr<Schedule> CreateSchedule(std::string_view name, const ScheduleSettings& settings, int32_t queue,
@@ -168,20 +177,20 @@ class PostgresStore : public Store {
   // One statement that answers rows.
   absl::StatusOr<Result> RunOne(const char* name, std::string_view sql, const Params& params);
 
+  // Writes a change of a worker's shards; false if what it was made from has changed meanwhile.
+  absl::StatusOr<bool> ApplyShards(std::string_view worker, int32_t replica, absl::Duration lease,
+                                   const ShardChange& change);
   // Fills in payloads that are kept apart: jobs[i]'s is in the partition days[i] (-1: it is in the row).
-  // Ends what has run out of `leases`.
-  absl::Status RecoverSome(const Fence& fence, int32_t queue, std::span<const LeaseRef> leases, absl::Time as_of,
-                           RecoverResult& result);
   // Fills in what claim.sql leaves out of jobs of one queue.
   absl::Status FetchDetails(int32_t queue, std::span<Job* const> jobs);
   absl::Status FetchPayloads(std::span<Job* const> jobs, std::span<const int32_t> days);
   std::vector<int64_t> Secrets(size_t n);
   // What a target is after it was changed; commits.
   absl::StatusOr<Target> FindTarget(Transaction& tx, std::string_view name);
-  // Takes a day's partition out and drops it, unless it has rows that an export target has not taken. True if it is
-  // gone.
-  absl::StatusOr<bool> DropPartition(const Fence& fence, const std::string& parent, const std::string& table,
-                                     bool attached, bool detaching);
+  // The caller has looked whether its term holds. Takes a day's partition out and drops it, unless it has rows that an
+  // export target has not taken. True if it is gone.
+  absl::StatusOr<bool> DropPartition(const std::string& parent, const std::string& table, bool attached,
+                                     bool detaching);
   // After targets were changed, in their transaction.
   absl::Status DeriveInterest(Transaction& tx);
   absl::StatusOr<EnqueueResult> EnqueueKeyedScoped(Transaction& tx, int32_t queue, int16_t scope,

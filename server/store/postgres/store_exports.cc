@@ -82,17 +82,17 @@ absl::StatusOr<bool> PostgresStore::DropExported(const Fence& fence, const DayPa
   for (int row = 0; row < rows.rows(); ++row) {
     if (rows.Bytes(row, name) != day.table) continue;
     if (rows.Bool(row, rows.Column("held"))) return false;
-    return DropPartition(fence, day.parent, day.table, rows.Bool(row, rows.Column("attached")),
+    TENURE_ASSIGN_OR_RETURN(Result leading,
+                            RunOne("check_leader", sql::kCheckLeader, Params().Add(fence.worker).Add(fence.term)));
+    if (leading.rows() == 0) return TermOver();
+    return DropPartition(day.parent, day.table, rows.Bool(row, rows.Column("attached")),
                          rows.Bool(row, rows.Column("detaching")));
   }
   return true;
 }
 
-absl::StatusOr<bool> PostgresStore::DropPartition(const Fence& fence, const std::string& parent,
-                                                  const std::string& table, bool attached, bool detaching) {
-  TENURE_ASSIGN_OR_RETURN(Result leading,
-                          RunOne("check_leader", sql::kCheckLeader, Params().Add(fence.worker).Add(fence.term)));
-  if (leading.rows() == 0) return TermOver();
+absl::StatusOr<bool> PostgresStore::DropPartition(const std::string& parent, const std::string& table, bool attached,
+                                                  bool detaching) {
   TENURE_ASSIGN_OR_RETURN(Result taken, RunOne("exported_rows", sql::kExportedRows, Params().Add(table)));
   // CONCURRENTLY waits for readers without holding anybody up, and may be cut short: what is then left half done is
   // finished in a later round. It cannot run inside a transaction.

@@ -66,9 +66,9 @@ absl::StatusOr<std::vector<ReplicaRow>> PostgresStore::ListReplicas() {
   return replicas;
 }
 
-absl::StatusOr<int> PostgresStore::EvictReplicas(const Fence& fence) {
-  TENURE_ASSIGN_OR_RETURN(Result rows,
-                          RunOne("evict_replicas", sql::kEvictReplicas, Params().Add(fence.worker).Add(fence.term)));
+absl::StatusOr<int> PostgresStore::EvictReplicas(const ShardFence& fence) {
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("evict_replicas", sql::kEvictReplicas,
+                                              Params().Add(fence.worker).Add(fence.first).Add(fence.term)));
   return rows.Int32(0, 0);
 }
 
@@ -100,16 +100,6 @@ absl::Status PostgresStore::ReportRun(std::string_view worker, const RunReport& 
   Params params;
   params.Add(worker).Add(report.ok).Add(report.error).Add(report.restarted).Add(report.runs);
   return RunOne("report_run", sql::kReportRun, params).status();
-}
-
-absl::StatusOr<std::vector<BackgroundRow>> PostgresStore::ListBackground() {
-  TENURE_ASSIGN_OR_RETURN(Result r, RunOne("list_background", sql::kListBackground, Params()));
-  std::vector<BackgroundRow> workers;
-  for (int row = 0; row < r.rows(); ++row) {
-    workers.push_back({r.Text(row, 0), r.Text(row, 1), r.Int(row, 2), r.OptionalTime(row, 3), r.OptionalTime(row, 4),
-                       r.Text(row, 5), r.Int(row, 6), r.Int(row, 7)});
-  }
-  return workers;
 }
 
 absl::Status PostgresStore::RecordWorkers(std::span<const WorkerSeen> workers) {

@@ -237,7 +237,7 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
 
 namespace {
 
-Params ReapParams(int32_t queue, std::span<const LeaseRef> of, const Fence* fence, absl::Time as_of) {
+Params ReapParams(int32_t queue, std::span<const LeaseRef> of, const ShardFence* fence, absl::Time as_of) {
   std::vector<LeaseRef> leases(of.begin(), of.end());
   std::sort(leases.begin(), leases.end(), [](const LeaseRef& a, const LeaseRef& b) { return a.id < b.id; });
   leases.erase(
@@ -248,9 +248,9 @@ Params ReapParams(int32_t queue, std::span<const LeaseRef> of, const Fence* fenc
     return l.number;
   });
   if (fence != nullptr) {
-    params.Add(fence->worker).Add(fence->term);
+    params.Add(fence->worker).Add(fence->first).Add(fence->term);
   } else {
-    params.AddNull().AddNull();
+    params.AddNull().AddNull().AddNull();
   }
   params.Add(as_of);
   return params;
@@ -353,44 +353,33 @@ absl::Status PostgresStore::DropGrants(std::span<const int64_t> grants) {
   return RunOne("drop_grants", sql::kDropGrants, Params().AddArray(grants)).status();
 }
 
-absl::StatusOr<RecoverResult> PostgresStore::Recover(const Fence& fence, int limit) {
-  RecoverResult result;
-  int64_t after = 0;
-  for (size_t page = kGrantsPerPage; page == kGrantsPerPage;) {
-    TENURE_ASSIGN_OR_RETURN(Result orphans, RunOne("list_orphans", sql::kListOrphans,
-                                                   Params().Add(after).Add(static_cast<int64_t>(kGrantsPerPage))));
-    const std::vector<LeaseGrant> grants = ReadGrants(orphans);
-    page = grants.size();
-    if (page == 0) break;
-    after = grants.back().id;
-    const absl::Time as_of = orphans.Time(0, 5);
-    std::vector<int64_t> over;
-    std::map<int32_t, std::vector<LeaseRef>> due;
-    for (const LeaseGrant& grant : grants) {
-      if (grant.leases.empty()) over.push_back(grant.id);
-      for (const LeaseRemaining& lease : grant.leases) {
-        if (lease.remaining <= absl::ZeroDuration()) {
-          due[lease.ref.queue].push_back(lease.ref);
-        } else if (!result.next_expiry || lease.remaining < *result.next_expiry) {
-          result.next_expiry = lease.remaining;
-        }
+absl::StatusOr<Orphans> PostgresStore::ListOrphans(const ShardFence& fence, int64_t after) {
+  Params params;
+  params.Add(after).Add(static_cast<int64_t>(kGrantsPerPage)).Add(fence.first).Add(fence.last);
+  TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne("list_orphans", sql::kListOrphans, params));
+  const std::vector<LeaseGrant> grants = ReadGrants(rows);
+  Orphans orphans;
+  if (grants.empty()) return orphans;
+  orphans.as_of = rows.Time(0, 5);
+  orphans.last = grants.back().id;
+  orphans.more = grants.size() == kGrantsPerPage;
+  for (const LeaseGrant& grant : grants) {
+    if (grant.leases.empty()) orphans.over.push_back(grant.id);
+    for (const LeaseRemaining& lease : grant.leases) {
+      if (lease.remaining <= absl::ZeroDuration()) {
+        orphans.due[lease.ref.queue].push_back(lease.ref);
+      } else if (!orphans.next_expiry || lease.remaining < *orphans.next_expiry) {
+        orphans.next_expiry = lease.remaining;
       }
     }
-    for (auto& [queue, leases] : due) {
-      for (size_t at = 0; at < leases.size(); at += static_cast<size_t>(limit)) {
-        const size_t count = std::min(static_cast<size_t>(limit), leases.size() - at);
-        TENURE_RETURN_IF_ERROR(RecoverSome(fence, queue, std::span(leases).subspan(at, count), as_of, result));
-      }
-    }
-    if (!over.empty()) TENURE_RETURN_IF_ERROR(DropGrants(over));
   }
-  return result;
+  return orphans;
 }
 
-absl::Status PostgresStore::RecoverSome(const Fence& fence, int32_t queue, std::span<const LeaseRef> leases,
-                                        absl::Time as_of, RecoverResult& result) {
+absl::StatusOr<RecoverResult> PostgresStore::Recover(const ShardFence& fence, int32_t queue,
+                                                     std::span<const LeaseRef> leases, absl::Time as_of) {
+  RecoverResult result;
   std::map<int64_t, Reaped> reaped;
-  int back = 0, dead = 0;
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("reap", sql::kReap, ReapParams(queue, leases, &fence, as_of)));
   ReadReaped(rows, queue, reaped, &result.ready);
   for (const auto& [unused, one] : reaped) {
@@ -399,14 +388,13 @@ absl::Status PostgresStore::RecoverSome(const Fence& fence, int32_t queue, std::
       continue;
     }
     ++(one.discarded ? result.discarded : result.recovered);
-    ++(one.discarded ? dead : back);
   }
-  if (back + dead > 0) {
+  if (const int ended = result.recovered + result.discarded; ended > 0) {
     const std::string name = rows.Text(0, rows.Column("queue_name"));
-    Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "expired"}}, back + dead);
-    Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "discarded"}}, dead);
+    Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "expired"}}, ended);
+    Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "discarded"}}, result.discarded);
   }
-  return absl::OkStatus();
+  return result;
 }
 
 }  // namespace tenure::store::postgres

@@ -1,4 +1,5 @@
-// PostgresStore: what led background workers do. Every write names the leader's term and is refused once it is over.
+// PostgresStore: what background workers do. Every write names a term, of the leader or of shards, and is refused once
+// it is over.
 #include <algorithm>
 #include <map>
 
@@ -70,7 +71,7 @@ absl::Status PostgresStore::EnsurePartitions(int days_ahead) {
       .status();
 }
 
-absl::StatusOr<std::vector<std::string>> PostgresStore::DropPartitions(const Fence& fence, int history_days,
+absl::StatusOr<std::vector<std::string>> PostgresStore::DropPartitions(const ShardFence& fence, int history_days,
                                                                        int dead_letter_days) {
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_partitions", sql::kListPartitions, Params()));
   const int parent_column = rows.Column("parent"), name_column = rows.Column("name"), day_column = rows.Column("day"),
@@ -90,17 +91,20 @@ absl::StatusOr<std::vector<std::string>> PostgresStore::DropPartitions(const Fen
       TENURE_ASSIGN_OR_RETURN(Result used, RunOne("payload_in_use", sql::kPayloadInUse, Params().Add(day)));
       if (used.Bool(0, 0)) continue;
     }
+    TENURE_ASSIGN_OR_RETURN(Result holding, RunOne("check_shard", sql::kCheckShard,
+                                                   Params().Add(fence.worker).Add(fence.first).Add(fence.term)));
+    if (holding.rows() == 0) return ShardTermOver(fence);
     TENURE_ASSIGN_OR_RETURN(const bool gone,
-                            DropPartition(fence, parent, name, rows.Bool(row, attached), rows.Bool(row, detaching)));
+                            DropPartition(parent, name, rows.Bool(row, attached), rows.Bool(row, detaching)));
     if (gone) dropped.push_back(name);
   }
   return dropped;
 }
 
-absl::StatusOr<int> PostgresStore::Prune(const Fence& fence, int limit) {
-  TENURE_ASSIGN_OR_RETURN(
-      Result rows,
-      RunOne("prune", sql::kPrune, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
+absl::StatusOr<int> PostgresStore::Prune(const ShardFence& fence, int limit) {
+  Params params;
+  params.Add(fence.worker).Add(fence.first).Add(fence.term).Add(static_cast<int64_t>(limit));
+  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("prune", sql::kPrune, params));
   return rows.Int32(0, 0);
 }
 

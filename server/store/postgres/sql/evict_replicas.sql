@@ -1,8 +1,9 @@
 -- Ends the sessions of replicas whose own lease ran out (a stopped process can hold row locks for as long as it is stopped), and
--- forgets replicas that have been gone for a day and hold nothing. $1, $2 name and term of the leader. Looks for
--- what a replica holds by its grants.
+-- forgets replicas that have been gone for a day and hold nothing. Belongs to no queue, and so to shard 0. $1 worker, $2 first shard and
+-- $3 term of the fence. Looks for what a replica holds by its grants.
 with in_term as materialized (
-  select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
+  select true as yes from tenure.shard_lease l
+  where l.worker = $1 and l.first_shard = $2 and l.first_shard = 0 and l.term = $3 and l.replica_id is not null for share
 ),
 ended as materialized (
   select pg_terminate_backend(a.pid) as done

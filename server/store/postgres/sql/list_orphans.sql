@@ -1,4 +1,5 @@
--- Leases granted by replicas whose own lease ran out, a page of grants: $1 grants after this, $2 so many. A row with null id for a
+-- Leases granted by replicas whose own lease ran out, of the queues of a range of shards, a page of grants: $1 grants
+-- after this, $2 so many, $3 first and $4 last shard. A row with null id for a
 -- grant none of whose leases stands any more.
 -- None while no replica has told that it lives within half of its own lease: then all were cut off together, and the outage in which
 -- these leases ran out has not been written down yet (a replica does that before its next heartbeat). The last column is the
@@ -7,7 +8,7 @@ select g.id as grant_id, j.queue_id, j.id, j.token, extract(epoch from j.lease_u
 from (
   select g.* from tenure.replica r
   cross join lateral (
-    select g.* from tenure.lease_grant g where g.replica_id = r.id and g.id > $1 order by g.id limit $2
+    select g.* from tenure.lease_grant g where g.replica_id = r.id and g.id > $1 and tenure.shard_of(g.queue_id) between $3 and $4 order by g.id limit $2
   ) g
   where r.lease_until < now()
     and exists (select 1 from tenure.replica a where a.lease_until > now() and now() - a.heartbeat_at < (a.lease_until - a.heartbeat_at) / 2)

@@ -1,11 +1,15 @@
 -- Ends leases of one queue that have run out: back to ready, or to the dead letters at the crash budget; tells the workers.
--- $1 queue, $2 ids (sorted, distinct), $3 token numbers; $4, $5 name and term of the leading background worker, or NULL for
--- the replica that granted the leases: with a name nothing is written once the term is over; $6 only what ended before this time.
+-- $1 queue, $2 ids (sorted, distinct), $3 token numbers; $4, $5, $6 worker, first shard and term of a fence, or NULL for the replica
+-- that granted the leases: with a fence nothing is written once its term is over, or has the queue's shard no more; $7 only what ended
+-- before this time.
 -- A lease that ran out while no daemon could reach the database (tenure.outage) stands for a third of its duration more, so that its
 -- worker can extend it, and burns no crash.
 -- Answers each lease that is still there: reaped, discarded, or how long it has yet. The event of each end goes to the outbox if a target wants it, which is asked once per statement.
 with in_term as materialized (
-  select true as yes from tenure.leader l where l.worker = $4 and l.term = $5 for share
+  select true as yes from tenure.shard_lease l
+  where l.worker = $4 and l.first_shard = $5 and l.term = $6 and l.replica_id is not null
+    and tenure.shard_of($1) between l.first_shard and l.last_shard
+  for share
 ),
 outage as materialized (
   select o.began_at, o.ended_at from tenure.outage o order by o.id desc limit 1
@@ -27,7 +31,7 @@ locked as materialized (
   ) j
 ),
 judged as materialized (
-  select l.*, l.ends_at <= least(now(), $6::timestamptz) as over,
+  select l.*, l.ends_at <= least(now(), $7::timestamptz) as over,
          not l.forgiven and l.crashes + 1 >= coalesce(l.crash_budget, l.queue_crash_budget, 5) as dead
   from locked l
 ),
