@@ -15,9 +15,9 @@
 namespace tenure::background {
 
 std::span<const WorkerEntry> AllWorkers() {
-  static const std::array<WorkerEntry, 11> table = {
-      ReaperWorker(), PromoterWorker(), SchedulerWorker(), LifecycleWorker(), RetentionWorker(), StatsWorker(),
-      NotifyWorker(), EventLogWorker(), ExportWorker(),    InventoryWorker(), RelayWorker()};
+  static const std::array<WorkerEntry, 12> table = {
+      ReaperWorker(),      PromoterWorker(), SchedulerWorker(), LifecycleWorker(), RetentionWorker(), StatsWorker(),
+      VacuumGuardWorker(), NotifyWorker(),   EventLogWorker(),  ExportWorker(),    InventoryWorker(), RelayWorker()};
   return table;
 }
 

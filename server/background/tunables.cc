@@ -34,6 +34,10 @@ std::string FormatTunable(TunableUnit unit, int64_t value) {
       return absl::StrCat(value, value == 1 ? " day" : " days");
     case TunableUnit::kRows:
       return absl::StrCat(value, value == 1 ? " row" : " rows");
+    case TunableUnit::kPercent:
+      return absl::StrCat(value, " %");
+    case TunableUnit::kMebibytes:
+      return absl::StrCat(value, " MiB");
   }
   return absl::StrCat(value);
 }
@@ -46,6 +50,10 @@ std::string_view UnitName(TunableUnit unit) {
       return "days";
     case TunableUnit::kRows:
       return "rows";
+    case TunableUnit::kPercent:
+      return "percent";
+    case TunableUnit::kMebibytes:
+      return "MiB";
   }
   return "";
 }

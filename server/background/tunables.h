@@ -16,9 +16,9 @@
 
 namespace tenure::background {
 
-enum class TunableUnit { kRows, kDays, kDuration };
+enum class TunableUnit { kRows, kDays, kDuration, kPercent, kMebibytes };
 
-// One tunable. Values are rows, days, or microseconds for kDuration.
+// One tunable. Values are in its unit, microseconds for kDuration.
 struct Tunable {
   std::string_view name;  // "<worker>.<name>", lower case.
   std::string_view help;
@@ -35,7 +35,7 @@ inline constexpr int64_t kHour = 60 * kMinute;
 
 // "500 rows", "7 days", "1s": for people.
 std::string FormatTunable(TunableUnit unit, int64_t value);
-// "rows", "days", "duration".
+// "rows", "days", "duration", "percent", "MiB".
 std::string_view UnitName(TunableUnit unit);
 // The environment variable: promoter.batch -> TENURE_PROMOTER_BATCH.
 std::string EnvironmentName(std::string_view tunable);
@@ -45,7 +45,7 @@ class Tunables {
   // All at their defaults. The tables that `specs` point into must outlive this object.
   explicit Tunables(std::span<const Tunable> specs);
 
-  // Rows and days take a whole number, durations a number with its unit (500ms, 1m30s). INVALID_ARGUMENT that names the
+  // All take a whole number, but durations a number with its unit (500ms, 1m30s). INVALID_ARGUMENT that names the
   // tunable and its range; for an unknown name, the known ones. Nothing is changed then.
   absl::Status Set(std::string_view name, std::string_view value);
 

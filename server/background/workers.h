@@ -11,6 +11,7 @@ WorkerEntry SchedulerWorker();
 WorkerEntry LifecycleWorker();
 WorkerEntry RetentionWorker();
 WorkerEntry StatsWorker();
+WorkerEntry VacuumGuardWorker();
 WorkerEntry NotifyWorker();
 WorkerEntry EventLogWorker();
 WorkerEntry ExportWorker();

@@ -99,6 +99,17 @@ Metrics::Metrics(size_t max_queues)
       db_clock_difference(Gauges("tenure_db_clock_difference_seconds", {},
                                  "The database's clock minus this replica's; harmless to jobs, which know only the "
                                  "database's")),
+      db_table_dead_tuples(Gauges("tenure_db_table_dead_tuples", {"table"},
+                                  "Dead rows of a hot table, as last counted; use max by (table)")),
+      db_table_live_tuples(Gauges("tenure_db_table_live_tuples", {"table"},
+                                  "Live rows of a hot table, as last counted; use max by (table)")),
+      db_index_bytes(Gauges("tenure_db_index_bytes", {"index"}, "Size of an index of a hot table; use max by (index)")),
+      db_index_surplus(Gauges("tenure_db_index_surplus_ratio", {"index"},
+                              "Part of the index beyond what its rows need, estimated; use max by (index)")),
+      db_index_work(
+          Counters("tenure_db_index_work_total", {"what"},
+                   "Upkeep of indexes by the vacuum guard: rebuilt, dropped (left over from a rebuild that was "
+                   "cut short), failed")),
       background_panics(Counters("tenure_background_panics_total", {"worker", "shard"},
                                  "Background workers that threw, by worker and shard")),
       background_runs(Counters("tenure_background_runs_total", {"worker", "outcome"},
@@ -159,6 +170,7 @@ Metrics::Metrics(size_t max_queues)
     target_lag.Add({{"purpose", purpose}});
     target_breakers_open.Add({{"purpose", purpose}});
   }
+  for (const char* what : {"rebuilt", "dropped", "failed"}) db_index_work.Add({{"what", what}});
   for (auto* gauge : {&leases_tracked, &http_connections, &event_lag}) gauge->Add({});
 }
 

@@ -103,6 +103,11 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& db_dead_tuples;         // none
   prometheus::Family<prometheus::Gauge>& db_live_tuples;         // none
   prometheus::Family<prometheus::Gauge>& db_clock_difference;    // none
+  prometheus::Family<prometheus::Gauge>& db_table_dead_tuples;   // table: of the hot ones
+  prometheus::Family<prometheus::Gauge>& db_table_live_tuples;   // table
+  prometheus::Family<prometheus::Gauge>& db_index_bytes;         // index: of the hot tables
+  prometheus::Family<prometheus::Gauge>& db_index_surplus;       // index: 0 to 1
+  CounterFamily db_index_work;                                   // what: rebuilt, dropped, failed
   // Background workers.
   CounterFamily background_panics;    // worker, shard
   CounterFamily background_runs;      // worker, outcome: ok, error

@@ -34,12 +34,25 @@ struct EngineMetrics::DatabaseGauges {
                            &metrics.db_clock_difference}) {
         Set(*family, {}, std::nullopt);
       }
+      for (auto& [key, gauge] : series) {
+        const bool by_name = key.first == &metrics.db_table_dead_tuples || key.first == &metrics.db_table_live_tuples ||
+                             key.first == &metrics.db_index_bytes || key.first == &metrics.db_index_surplus;
+        if (by_name) Set(*key.first, key.second, std::nullopt);
+      }
       return;
     }
     Set(metrics.db_oldest_transaction, {},
-        absl::ToDoubleSeconds(info->oldest_transaction.value_or(absl::ZeroDuration())));
-    Set(metrics.db_dead_tuples, {}, static_cast<double>(info->dead_tuples));
-    Set(metrics.db_live_tuples, {}, static_cast<double>(info->live_tuples));
+        absl::ToDoubleSeconds(info->oldest_transaction().value_or(absl::ZeroDuration())));
+    Set(metrics.db_dead_tuples, {}, static_cast<double>(info->jobs().dead));
+    Set(metrics.db_live_tuples, {}, static_cast<double>(info->jobs().live));
+    for (const store::TableRows& table : info->tables) {
+      Set(metrics.db_table_dead_tuples, {{"table", table.name}}, static_cast<double>(table.dead));
+      Set(metrics.db_table_live_tuples, {{"table", table.name}}, static_cast<double>(table.live));
+    }
+    for (const store::IndexSize& index : info->indexes) {
+      Set(metrics.db_index_bytes, {{"index", index.name}}, static_cast<double>(index.bytes));
+      Set(metrics.db_index_surplus, {{"index", index.name}}, index.surplus());
+    }
     Set(metrics.db_clock_difference, {}, absl::ToDoubleSeconds(info->clock_difference));
   }
 

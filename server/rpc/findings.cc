@@ -1,8 +1,11 @@
 #include "server/rpc/findings.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/rpc/text.h"
 
 namespace tenure::rpc {
@@ -14,6 +17,10 @@ constexpr absl::Duration kClockTolerance = absl::Seconds(1);
 // Autovacuum lets a fifth of a table go dead by default; far beyond that, and in numbers that cost something, it is
 // held back.
 constexpr int64_t kManyDeadTuples = 100'000;
+constexpr int64_t kManyTransactions = 1'000'000;  // That a replication slot keeps alive.
+// As the vacuum guard's defaults.
+constexpr int64_t kLargeIndex = int64_t{64} << 20;
+constexpr double kBloated = 0.7;
 
 void Add(Findings* out, std::string check, v1::Finding::Severity severity, std::string message,
          std::string advice = "") {
@@ -27,6 +34,45 @@ void Add(Findings* out, std::string check, v1::Finding::Severity severity, std::
 constexpr auto kOk = v1::Finding::SEVERITY_OK;
 constexpr auto kWarning = v1::Finding::SEVERITY_WARNING;
 constexpr auto kError = v1::Finding::SEVERITY_ERROR;
+
+std::string Describe(const store::VacuumHolder& holder) {
+  std::string text = holder.kind;
+  if (holder.pid != 0) absl::StrAppend(&text, ", pid ", holder.pid);
+  absl::StrAppend(&text, ", ", holder.kind == "transaction" ? "application" : "name", " \"", holder.name, "\"");
+  if (!holder.owner.empty()) absl::StrAppend(&text, ", user \"", holder.owner, "\"");
+  if (!holder.state.empty()) absl::StrAppend(&text, ", ", holder.state);
+  if (holder.query_start) {
+    absl::StrAppend(&text, ", last query begun at ",
+                    absl::FormatTime(absl::RFC3339_sec, *holder.query_start, absl::UTCTimeZone()));
+  }
+  return text;
+}
+
+std::string Mebibytes(int64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
+
+void DiagnoseIndexes(const store::DatabaseInfo& info, Findings* out) {
+  if (!info.leftover_indexes.empty()) {
+    Add(out, "index bloat", kWarning,
+        absl::StrCat("left over from a rebuild that was cut short: ", absl::StrJoin(info.leftover_indexes, ", ")),
+        "The background worker vacuum-guard drops them; by hand: drop index concurrently tenure.NAME.");
+    return;
+  }
+  const store::IndexSize* worst = nullptr;
+  for (const store::IndexSize& index : info.indexes) {
+    if (worst == nullptr || index.bytes - index.needed > worst->bytes - worst->needed) worst = &index;
+  }
+  if (worst == nullptr) return;
+  const std::string found =
+      absl::StrCat(worst->name, " takes ", Mebibytes(worst->bytes), ", and would need ", Mebibytes(worst->needed));
+  if (worst->bytes >= kLargeIndex && worst->surplus() >= kBloated) {
+    Add(out, "index bloat", kWarning, found,
+        "The background worker vacuum-guard rebuilds it once no transaction has been open for long; by hand, on a "
+        "direct "
+        "connection: reindex index concurrently tenure.NAME.");
+  } else {
+    Add(out, "index bloat", kOk, found);
+  }
+}
 
 }  // namespace
 
@@ -50,21 +96,26 @@ void Diagnose(const store::DatabaseInfo& info, Findings* out) {
   } else {
     Add(out, "schema version", kError, "the schema tenure is not there", "Run: tenured migrate up");
   }
-  if (info.oldest_transaction && *info.oldest_transaction > kLongTransaction) {
+  const std::optional<absl::Duration> oldest = info.oldest_transaction();
+  if (oldest && *oldest > kLongTransaction) {
     Add(out, "oldest transaction", kWarning,
-        absl::StrCat(
-            "a transaction has been open for ",
-            absl::FormatDuration(absl::Trunc(*info.oldest_transaction, absl::Seconds(1))),
-            info.oldest_transaction_holder.empty() ? "" : absl::StrCat(", held by ", info.oldest_transaction_holder)),
+        absl::StrCat("a transaction has been open for ", absl::FormatDuration(absl::Trunc(*oldest, absl::Seconds(1))),
+                     ", held by ", Describe(info.holders[0])),
         "Vacuum cannot remove what died since it began. End it in its application, or with pg_terminate_backend(pid); "
         "guard against "
         "the next with idle_in_transaction_session_timeout, and look for forgotten prepared transactions and "
         "replication slots.");
   } else {
     Add(out, "oldest transaction", kOk,
-        info.oldest_transaction
-            ? absl::StrCat("open for ", absl::FormatDuration(absl::Trunc(*info.oldest_transaction, absl::Seconds(1))))
-            : "none is open");
+        oldest ? absl::StrCat("open for ", absl::FormatDuration(absl::Trunc(*oldest, absl::Seconds(1))))
+               : "none is open");
+  }
+  for (const store::VacuumHolder& holder : info.holders) {
+    if (holder.age || holder.transactions < kManyTransactions) continue;
+    Add(out, "replication slot", kWarning,
+        absl::StrCat(Describe(holder), " keeps what ", holder.transactions, " transactions have left behind"),
+        "Vacuum cannot remove what died since. If nobody reads from it any more: select "
+        "pg_drop_replication_slot(name).");
   }
   const absl::Duration off = absl::Trunc(info.clock_difference, absl::Milliseconds(1));
   if (absl::AbsDuration(info.clock_difference) > kClockTolerance) {
@@ -77,15 +128,19 @@ void Diagnose(const store::DatabaseInfo& info, Findings* out) {
   } else {
     Add(out, "clock difference", kOk, absl::FormatDuration(off));
   }
-  if (info.dead_tuples > kManyDeadTuples && info.dead_tuples > info.live_tuples) {
+  const auto behind = std::find_if(info.tables.begin(), info.tables.end(), [](const store::TableRows& table) {
+    return table.dead > kManyDeadTuples && table.dead > table.live;
+  });
+  if (behind != info.tables.end()) {
     Add(out, "dead tuples", kWarning,
-        absl::StrCat(info.dead_tuples, " dead and ", info.live_tuples, " live rows in the queue tables"),
+        absl::StrCat(behind->dead, " dead and ", behind->live, " live rows in tenure.", behind->name),
         "Autovacuum is behind or held back: look at the oldest transaction, prepared transactions and replication "
         "slots.");
   } else {
     Add(out, "dead tuples", kOk,
-        absl::StrCat(info.dead_tuples, " dead and ", info.live_tuples, " live rows in the queue tables"));
+        absl::StrCat(info.jobs().dead, " dead and ", info.jobs().live, " live rows in tenure.job"));
   }
+  DiagnoseIndexes(info, out);
   if (info.synchronous_commit) {
     Add(out, "synchronous commit", kOk, "on: what was acknowledged survives a crash");
   } else {

@@ -26,6 +26,7 @@
 #include "server/store/shard_store.h"
 #include "server/store/targets.h"
 #include "server/store/types.h"
+#include "server/store/vacuum.h"
 
 namespace tenure::store {
 
@@ -54,7 +55,7 @@ struct ResolvedToken {
   std::optional<absl::Time> due;
 };
 
-class Store : public ScheduleStore, public TargetStore, public ShardStore {
+class Store : public ScheduleStore, public TargetStore, public ShardStore, public VacuumStore {
  public:
   // --- Queues -------------------------------------------------------------------------------------------------------
 

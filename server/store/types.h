@@ -439,6 +439,35 @@ struct RecoverResult {
   std::optional<absl::Duration> next_expiry;  // Of a lease that a vanished replica granted.
 };
 
+// Somebody whose snapshot keeps vacuum from removing what died since.
+struct VacuumHolder {
+  std::string kind;                   // "transaction", "prepared transaction", "replication slot".
+  std::optional<absl::Duration> age;  // Of the transaction; a slot has none.
+  int64_t transactions = 0;           // How many have begun since.
+  int32_t pid = 0;                    // 0: none.
+  std::string name;                   // Application, global id, slot.
+  std::string owner;
+  std::string state;
+  std::optional<absl::Time> query_start;
+};
+
+struct TableRows {
+  std::string name;
+  int64_t dead = 0;
+  int64_t live = 0;
+};
+
+struct IndexSize {
+  std::string name;
+  std::string table;
+  int64_t bytes = 0;
+  int64_t needed = 0;  // What its rows would take, estimated.
+  // The part of it that is surplus, 0 to 1.
+  double surplus() const {
+    return bytes > needed ? static_cast<double>(bytes - needed) / static_cast<double>(bytes) : 0;
+  }
+};
+
 struct DatabaseInfo {
   std::string version;
   int version_number = 0;
@@ -446,12 +475,23 @@ struct DatabaseInfo {
   std::string role;
   bool pooled = false;
   int schema_version = 0;
-  std::optional<absl::Duration> oldest_transaction;
-  std::string oldest_transaction_holder;
+  std::vector<VacuumHolder> holders;  // The oldest first.
+  std::vector<TableRows> tables;      // The hot ones.
+  std::vector<IndexSize> indexes;     // Theirs.
+  std::vector<std::string> leftover_indexes;
+  // Age of the oldest transaction, prepared ones too.
+  std::optional<absl::Duration> oldest_transaction() const { return holders.empty() ? std::nullopt : holders[0].age; }
+  const TableRows& jobs() const;    // Those of tenure.job.
   absl::Duration clock_difference;  // Database minus daemon.
-  int64_t dead_tuples = 0;
-  int64_t live_tuples = 0;
   bool synchronous_commit = true;
 };
+
+inline const TableRows& DatabaseInfo::jobs() const {
+  static const TableRows none;
+  for (const TableRows& table : tables) {
+    if (table.name == "job") return table;
+  }
+  return none;
+}
 
 }  // namespace tenure::store

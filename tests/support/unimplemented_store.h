@@ -202,6 +202,14 @@ class UnimplementedStore : public store::Store {
   absl::Status RecordWorkers(std::span<const store::WorkerSeen>) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::WorkerRow>> ListWorkers(std::string_view, int) override { return Unimplemented(); }
   absl::StatusOr<store::DatabaseInfo> Inspect() override { return Unimplemented(); }
+  absl::Status RebuildIndex(const store::Fence&, std::string_view, const IndexWorkLimits&,
+                            const std::stop_token&) override {
+    return Unimplemented();
+  }
+  absl::Status DropLeftoverIndex(const store::Fence&, std::string_view, const IndexWorkLimits&,
+                                 const std::stop_token&) override {
+    return Unimplemented();
+  }
   absl::Status NotifyReady(int32_t) override { return Unimplemented(); }
   absl::StatusOr<bool> AwaitReady(int32_t, absl::Duration) override { return Unimplemented(); }
   absl::Status Ping() override { return Unimplemented(); }

@@ -189,9 +189,9 @@ TEST(EngineMetrics, AskTheDatabaseAtMostOncePerInterval) {
   EXPECT_EQ(SeriesOf(metrics, "tenure_db_dead_tuples"), 0u);  // Absent until it is known.
 
   store::DatabaseInfo info;
-  info.oldest_transaction = absl::Seconds(90);
-  info.dead_tuples = 12;
-  info.live_tuples = 34;
+  info.holders = {{.kind = "transaction", .age = absl::Seconds(90)}};
+  info.tables = {{"job", 12, 34}, {"worker", 5, 6}};
+  info.indexes = {{"job_ready", "job", 1000, 250}};
   info.clock_difference = absl::Milliseconds(-500);
   engine.inspections[0](info);
   store::BackgroundRow reaper;
@@ -203,6 +203,10 @@ TEST(EngineMetrics, AskTheDatabaseAtMostOncePerInterval) {
   EXPECT_EQ(metrics.db_oldest_transaction.Add({}).Value(), 90);
   EXPECT_EQ(metrics.db_dead_tuples.Add({}).Value(), 12);
   EXPECT_EQ(metrics.db_live_tuples.Add({}).Value(), 34);
+  EXPECT_EQ(metrics.db_table_dead_tuples.Add({{"table", "worker"}}).Value(), 5);
+  EXPECT_EQ(metrics.db_table_live_tuples.Add({{"table", "worker"}}).Value(), 6);
+  EXPECT_EQ(metrics.db_index_bytes.Add({{"index", "job_ready"}}).Value(), 1000);
+  EXPECT_EQ(metrics.db_index_surplus.Add({{"index", "job_ready"}}).Value(), 0.75);
   EXPECT_EQ(metrics.db_clock_difference.Add({}).Value(), -0.5);
   EXPECT_EQ(metrics.background_last_success.Add({{"worker", "reaper"}}).Value(), 1'700'000'000);
   EXPECT_EQ(SeriesOf(metrics, "tenure_background_last_success_timestamp_seconds"), 1u);
@@ -221,7 +225,9 @@ TEST(EngineMetrics, ForgetWhatTheDatabaseSaidWhenItDoesNotAnswer) {
   ScrapedEngine engine;
   auto scrape = std::make_unique<EngineMetrics>(engine, clock, metrics);
   scrape->Refresh();
-  engine.inspections[0](store::DatabaseInfo{});
+  store::DatabaseInfo known;
+  known.indexes = {{"job_ready", "job", 1000, 250}};
+  engine.inspections[0](known);
   store::BackgroundRow reaper;
   reaper.name = "reaper";
   reaper.last_success = absl::FromUnixSeconds(1);
@@ -234,6 +240,7 @@ TEST(EngineMetrics, ForgetWhatTheDatabaseSaidWhenItDoesNotAnswer) {
   engine.listings[1](absl::UnavailableError("away"));
   EXPECT_EQ(SeriesOf(metrics, "tenure_db_oldest_transaction_seconds"), 0u);
   EXPECT_EQ(SeriesOf(metrics, "tenure_db_live_tuples"), 0u);
+  EXPECT_EQ(SeriesOf(metrics, "tenure_db_index_bytes"), 0u);
   EXPECT_EQ(SeriesOf(metrics, "tenure_background_last_success_timestamp_seconds"), 0u);
 }
 

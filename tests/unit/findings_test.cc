@@ -57,11 +57,11 @@ TEST(Findings, ASchemaThatIsTooOldOrMissingIsAnErrorWithTheCommandThatMendsIt) {
 TEST(Findings, EachFaultIsToldWithAdvice) {
   store::DatabaseInfo info = Healthy();
   info.version_number = 130010;
-  info.oldest_transaction = absl::Hours(2);
-  info.oldest_transaction_holder = "pid 7";
+  info.holders = {{.kind = "transaction", .age = absl::Hours(2), .pid = 7, .name = "report", .owner = "app"},
+                  {.kind = "replication slot", .transactions = 2'000'000, .name = "old", .state = "inactive"}};
   info.clock_difference = -absl::Seconds(30);
-  info.dead_tuples = 5'000'000;
-  info.live_tuples = 10;
+  info.tables = {{"job", 5'000'000, 10}};
+  info.indexes = {{"job_ready", "job", int64_t{300} << 20, int64_t{30} << 20}};
   info.synchronous_commit = false;
   Findings findings;
   Diagnose(info, &findings);
@@ -71,8 +71,14 @@ TEST(Findings, EachFaultIsToldWithAdvice) {
     ++faults;
     EXPECT_NE(finding.advice(), "") << finding.check();
   }
-  EXPECT_EQ(faults, 5);
-  EXPECT_EQ(FindingOf(info, "oldest transaction").message(), "a transaction has been open for 2h, held by pid 7");
+  EXPECT_EQ(faults, 7);
+  EXPECT_EQ(FindingOf(info, "oldest transaction").message(),
+            "a transaction has been open for 2h, held by transaction, pid 7, application \"report\", user \"app\"");
+  EXPECT_EQ(FindingOf(info, "replication slot").message(),
+            "replication slot, name \"old\", inactive keeps what 2000000 transactions have left behind");
+  EXPECT_EQ(FindingOf(info, "index bloat").message(), "job_ready takes 300 MiB, and would need 30 MiB");
+  info.leftover_indexes = {"job_ready_ccnew"};
+  EXPECT_EQ(FindingOf(info, "index bloat").message(), "left over from a rebuild that was cut short: job_ready_ccnew");
   EXPECT_EQ(FindingOf(info, "clock difference").message(), "the database's clock is 30s behind this machine's");
 }
 

@@ -540,11 +540,11 @@ TEST_F(JsonDispatch, TheDoctorSpeaksAlsoWithoutADatabase) {
     info.version_number = 130009;
     info.role = "app";
     info.schema_version = 1;
-    info.oldest_transaction = absl::Minutes(6);
-    info.oldest_transaction_holder = "psql (pid 77)";
+    info.holders = {{.kind = "transaction", .age = absl::Minutes(6), .pid = 77, .name = "psql"},
+                    {.kind = "replication slot", .transactions = 2'000'000, .name = "forgotten"}};
     info.clock_difference = -absl::Seconds(2);
-    info.dead_tuples = 200'000;
-    info.live_tuples = 10;
+    info.tables = {{"job", 200'000, 10}};
+    info.indexes = {{"job_ready", "job", 200 << 20, 20 << 20}};
     info.synchronous_commit = false;
     done(info);
   };
@@ -565,7 +565,9 @@ TEST_F(JsonDispatch, TheDoctorSpeaksAlsoWithoutADatabase) {
                                                   {"schema version", "SEVERITY_OK"},
                                                   {"oldest transaction", "SEVERITY_WARNING"},
                                                   {"clock difference", "SEVERITY_WARNING"},
+                                                  {"replication slot", "SEVERITY_WARNING"},
                                                   {"dead tuples", "SEVERITY_WARNING"},
+                                                  {"index bloat", "SEVERITY_WARNING"},
                                                   {"synchronous commit", "SEVERITY_ERROR"}}));
 }
 

@@ -71,6 +71,10 @@ void TouchAll(Metrics& m) {
                        &m.db_dead_tuples,
                        &m.db_live_tuples,
                        &m.db_clock_difference,
+                       &m.db_table_dead_tuples,
+                       &m.db_table_live_tuples,
+                       &m.db_index_bytes,
+                       &m.db_index_surplus,
                        &m.background_leader,
                        &m.background_term,
                        &m.background_shards,
@@ -130,7 +134,7 @@ TEST(Metrics, NamesFollowTheConventions) {
   const Metrics metrics;
   const std::set<std::string> bounded = {"queue",  "outcome", "state",   "reason", "verb",  "kind",
                                          "what",   "method",  "code",    "route",  "class", "statement",
-                                         "worker", "shard",   "version", "purpose"};
+                                         "worker", "shard",   "version", "purpose", "table", "index"};
   for (const MetricInfo& info : metrics.catalog()) {
     const bool total = info.name.size() > 6 && info.name.substr(info.name.size() - 6) == "_total";
     EXPECT_EQ(total, info.type == prometheus::MetricType::Counter) << info.name;

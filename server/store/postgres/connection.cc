@@ -242,6 +242,13 @@ absl::Status Connection::Script(std::string_view sql, absl::Duration timeout) {
   return outcome;
 }
 
+void Connection::Cancel() {
+  const std::unique_ptr<PGcancel, decltype(&PQfreeCancel)> cancel(PQgetCancel(pg_), &PQfreeCancel);
+  char error[256];
+  // If it cannot be delivered the command runs on to its own limit.
+  if (cancel) PQcancel(cancel.get(), error, sizeof error);
+}
+
 absl::StatusOr<std::optional<std::string>> Connection::AwaitNotification(absl::Duration timeout) {
   const TimePoint deadline = After(timeout);
   for (;;) {

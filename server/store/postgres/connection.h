@@ -58,6 +58,9 @@ class Connection {
 
   // Runs SQL of one or more commands without parameters, outside any transaction of ours (DDL, migrations).
   absl::Status Script(std::string_view sql, absl::Duration timeout);
+  // Asks the server to end the command that another thread runs on this connection; that call then fails. May block for
+  // a moment. The only method that may be called from another thread.
+  void Cancel();
   // Waits for the next notification of a channel that LISTEN was run for; its payload, or nullopt after `timeout`.
   absl::StatusOr<std::optional<std::string>> AwaitNotification(absl::Duration timeout);
 

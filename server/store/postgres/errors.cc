@@ -63,6 +63,11 @@ bool IsConnectionFailure(const absl::Status& status) {
   return absl::IsUnavailable(status) && status.GetPayload(kSqlStateUrl).has_value();
 }
 
+absl::Status TermOver(const Fence& fence) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER",
+                   absl::StrCat("term ", fence.term, " of background worker ", fence.worker, " is over"));
+}
+
 absl::Status ShardTermOver(const ShardFence& fence) {
   return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER",
                    absl::StrCat("term ", fence.term, " of shards ", fence.first, "-", fence.last,

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "server/store/shards.h"
+#include "server/store/types.h"
 
 namespace tenure::store::postgres {
 
@@ -19,6 +20,7 @@ bool IsRetryable(const absl::Status& status);
 bool IsConnectionFailure(const absl::Status& status);
 
 // FAILED_PRECONDITION / TERM_OVER.
+absl::Status TermOver(const Fence& fence);
 absl::Status ShardTermOver(const ShardFence& fence);
 
 }  // namespace tenure::store::postgres

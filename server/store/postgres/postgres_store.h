@@ -3,8 +3,8 @@
 //
 // The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
 // store_replicas.cc, store_shards.cc, store_schedules.cc, store_targets.cc, store_outbox.cc, store_exports.cc,
-// store_upkeep.cc, store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in
-// postgres_store.cc.
+// store_upkeep.cc, store_vacuum.cc, store_list.cc. What is common to all (connections, deadlines, retries inside,
+// metrics) is Run in postgres_store.cc.
 #pragma once
 
 #include <functional>
@@ -158,6 +158,10 @@ class PostgresStore : public Store {
   absl::Status RecordWorkers(std::span<const WorkerSeen> workers) override;
   absl::StatusOr<std::vector<WorkerRow>> ListWorkers(std::string_view after, int limit) override;
   absl::StatusOr<DatabaseInfo> Inspect() override;
+  absl::Status RebuildIndex(const Fence& fence, std::string_view index, const IndexWorkLimits& limits,
+                            const std::stop_token& stop) override;
+  absl::Status DropLeftoverIndex(const Fence& fence, std::string_view index, const IndexWorkLimits& limits,
+                                 const std::stop_token& stop) override;
   absl::Status Ping() override;
 
  private:
@@ -177,6 +181,8 @@ class PostgresStore : public Store {
   // One statement that answers rows.
   absl::StatusOr<Result> RunOne(const char* name, std::string_view sql, const Params& params);
 
+  absl::Status WorkOnIndex(const Fence& fence, std::string_view index, bool rebuild, const IndexWorkLimits& limits,
+                           const std::stop_token& stop);
   // Writes a change of a worker's shards; false if what it was made from has changed meanwhile.
   absl::StatusOr<bool> ApplyShards(std::string_view worker, int32_t replica, absl::Duration lease,
                                    const ShardChange& change);

@@ -1,8 +1,8 @@
 // PostgresStore: replicas of the daemon, leaders of background workers, client workers, and the database itself.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "server/base/status.h"
+#include "server/store/postgres/errors.h"
 #include "server/store/postgres/migrator.h"
 #include "server/store/postgres/postgres_store.h"
 #include "statements.sql.h"
@@ -12,11 +12,6 @@ namespace {
 
 // How long a replica lives without a heartbeat when it registers; Heartbeat then says its own.
 constexpr absl::Duration kFirstLease = absl::Seconds(10);
-
-absl::Status TermOver(const Fence& fence) {
-  return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER",
-                   absl::StrCat("term ", fence.term, " of background worker ", fence.worker, " is over"));
-}
 
 }  // namespace
 
@@ -120,29 +115,6 @@ absl::StatusOr<std::vector<WorkerRow>> PostgresStore::ListWorkers(std::string_vi
     workers.push_back({r.Text(row, 0), r.Time(row, 1), r.Int32(row, 3), r.TextArray(row, 2)});
   }
   return workers;
-}
-
-absl::StatusOr<DatabaseInfo> PostgresStore::Inspect() {
-  const absl::Time before = absl::Now();
-  TENURE_ASSIGN_OR_RETURN(Result r, RunOne("inspect", sql::kInspect, Params()));
-  const absl::Time after = absl::Now();
-  DatabaseInfo info;
-  info.version = r.Text(0, r.Column("version"));
-  info.version_number = r.Int32(0, r.Column("version_number"));
-  info.role = r.Text(0, r.Column("role"));
-  info.pooled = pool_.pooled();
-  info.schema_version = r.Int32(0, r.Column("schema_version"));
-  info.synchronous_commit = r.Bool(0, r.Column("synchronous_commit"));
-  const int oldest = r.Column("oldest_age");
-  if (!r.IsNull(0, oldest)) {
-    info.oldest_transaction = absl::Seconds(r.Double(0, oldest));
-    info.oldest_transaction_holder = r.Text(0, r.Column("oldest_holder"));
-  }
-  info.clock_difference = r.Time(0, r.Column("clock")) - (before + (after - before) / 2);
-  info.required_schema = kRequiredSchema;
-  info.dead_tuples = r.Int(0, r.Column("dead"));
-  info.live_tuples = r.Int(0, r.Column("live"));
-  return info;
 }
 
 absl::Status PostgresStore::Ping() {
