@@ -61,6 +61,7 @@ std::unique_ptr<CLI::App> MakeCommandTree(Context& context) {
   AddJobCommands(*root, context);
   AddScheduleCommands(*root, context);
   AddTargetCommands(*root, context);
+  AddMoveCommands(*root, context);
   AddLeaseCommands(*root, context);
   AddWorkCommand(*root, context);
   AddAdminCommands(*root, context);

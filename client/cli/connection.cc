@@ -12,6 +12,7 @@
 #include "client/cli/values.h"
 #include "tenure/v1/admin_service.grpc.pb.h"
 #include "tenure/v1/job_service.grpc.pb.h"
+#include "tenure/v1/move_service.grpc.pb.h"
 #include "tenure/v1/queue_service.grpc.pb.h"
 #include "tenure/v1/schedule_service.grpc.pb.h"
 #include "tenure/v1/target_service.grpc.pb.h"
@@ -58,6 +59,7 @@ struct Connection::Impl {
         queues(v1::QueueService::NewStub(channel)),
         schedules(v1::ScheduleService::NewStub(channel)),
         targets(v1::TargetService::NewStub(channel)),
+        moves(v1::MoveService::NewStub(channel)),
         admin(v1::AdminService::NewStub(channel)) {}
 
   absl::Status Convert(const grpc::Status& status, absl::Duration deadline) const {
@@ -108,6 +110,7 @@ struct Connection::Impl {
   const std::unique_ptr<v1::QueueService::Stub> queues;
   const std::unique_ptr<v1::ScheduleService::Stub> schedules;
   const std::unique_ptr<v1::TargetService::Stub> targets;
+  const std::unique_ptr<v1::MoveService::Stub> moves;
   const std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
@@ -260,6 +263,31 @@ absl::StatusOr<v1::ListDeadDeliveriesResponse> Connection::ListDeadDeliveries(
 absl::StatusOr<v1::RedriveDeliveriesResponse> Connection::RedriveDeliveries(
     const v1::RedriveDeliveriesRequest& request) {
   return impl_->Call(*impl_->targets, &v1::TargetService::Stub::RedriveDeliveries, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::CreateMoveResponse> Connection::CreateMove(const v1::CreateMoveRequest& request) {
+  return impl_->Call(*impl_->moves, &v1::MoveService::Stub::CreateMove, request,
+                     request.request_id().empty() ? Repeat::kOnce : Repeat::kSafe);
+}
+
+absl::StatusOr<v1::GetMoveResponse> Connection::GetMove(const v1::GetMoveRequest& request) {
+  return impl_->Call(*impl_->moves, &v1::MoveService::Stub::GetMove, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListMovesResponse> Connection::ListMoves(const v1::ListMovesRequest& request) {
+  return impl_->Call(*impl_->moves, &v1::MoveService::Stub::ListMoves, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::PauseMoveResponse> Connection::PauseMove(const v1::PauseMoveRequest& request) {
+  return impl_->Call(*impl_->moves, &v1::MoveService::Stub::PauseMove, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ResumeMoveResponse> Connection::ResumeMove(const v1::ResumeMoveRequest& request) {
+  return impl_->Call(*impl_->moves, &v1::MoveService::Stub::ResumeMove, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::CancelMoveResponse> Connection::CancelMove(const v1::CancelMoveRequest& request) {
+  return impl_->Call(*impl_->moves, &v1::MoveService::Stub::CancelMove, request, Repeat::kSafe);
 }
 
 absl::StatusOr<v1::GetServerInfoResponse> Connection::GetServerInfo(const v1::GetServerInfoRequest& request) {

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "tenure/v1/admin_service.pb.h"
 #include "tenure/v1/job_service.pb.h"
+#include "tenure/v1/move_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
 #include "tenure/v1/target_service.pb.h"
@@ -85,6 +86,14 @@ class Connection {
       const v1::ListDeadDeliveriesRequest& request);  // Safe.
   absl::StatusOr<v1::RedriveDeliveriesResponse> RedriveDeliveries(
       const v1::RedriveDeliveriesRequest& request);  // Safe.
+
+  // Safe with a request_id, else once.
+  absl::StatusOr<v1::CreateMoveResponse> CreateMove(const v1::CreateMoveRequest& request);
+  absl::StatusOr<v1::GetMoveResponse> GetMove(const v1::GetMoveRequest& request);           // Safe.
+  absl::StatusOr<v1::ListMovesResponse> ListMoves(const v1::ListMovesRequest& request);     // Safe.
+  absl::StatusOr<v1::PauseMoveResponse> PauseMove(const v1::PauseMoveRequest& request);     // Safe.
+  absl::StatusOr<v1::ResumeMoveResponse> ResumeMove(const v1::ResumeMoveRequest& request);  // Safe.
+  absl::StatusOr<v1::CancelMoveResponse> CancelMove(const v1::CancelMoveRequest& request);  // Safe.
 
   absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const v1::GetServerInfoRequest& request);  // Safe.
   absl::StatusOr<v1::ListServersResponse> ListServers(const v1::ListServersRequest& request);        // Safe.

@@ -98,6 +98,7 @@ void PrintJob(std::ostream& out, const v1::Job& job, absl::Time now) {
       {"ended", TimeField(job.has_end_time(), job.end_time(), now)},
       {"expires", TimeField(job.has_expire_time(), job.expire_time(), now)},
       {"retry of", job.retry_of()},
+      {"forwarded to", job.forwarded_to()},
       {"effect key", OneLine(job.effect_key(), 255)},
       {"idempotency key", OneLine(job.idempotency_key(), 255)},
       {"backoff", backoff},

@@ -28,6 +28,7 @@
 #include "server/rpc/admin_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/json_dispatch.h"
+#include "server/rpc/move_service.h"
 #include "server/rpc/queue_service.h"
 #include "server/rpc/schedule_service.h"
 #include "server/rpc/server.h"
@@ -118,6 +119,7 @@ class DaemonImpl : public Daemon {
         queues_(*engine_),
         schedules_(*engine_, {configuration_.max_payload_bytes}),
         targets_(*engine_),
+        moves_(*engine_),
         admin_(*engine_),
         json_(methods_),
         engine_metrics_(*engine_, clock_, metrics_),
@@ -129,6 +131,7 @@ class DaemonImpl : public Daemon {
     queues_.Register(methods_);
     schedules_.Register(methods_);
     targets_.Register(methods_);
+    moves_.Register(methods_);
     admin_.Register(methods_);
     engine_->OnScheduled([this](absl::Duration from_now) { promoter_signal_.Scheduled(from_now); });
   }
@@ -253,6 +256,7 @@ class DaemonImpl : public Daemon {
   rpc::QueueService queues_;
   rpc::ScheduleService schedules_;
   rpc::TargetService targets_;
+  rpc::MoveService moves_;
   rpc::AdminService admin_;
   rpc::JsonDispatcher json_;
   http::EngineMetrics engine_metrics_;

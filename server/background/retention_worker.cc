@@ -57,9 +57,15 @@ class Retention : public Worker {
       // Not put off by ten minutes if it failed: the round repeats soon.
       if (partitions.ok()) next_partitions_ = context.clock().Now() + absl::ToChronoNanoseconds(partition_interval_);
     }
+    int links = 0;
+    if (held.Covers(0)) {
+      // A link is of use as long as the job that it leads away from can be looked at.
+      const absl::Duration age = absl::Hours(24) * (std::max(history_days_, dead_letter_days_) + 1);
+      TENURE_ASSIGN_OR_RETURN(links, store_.PruneMoves(held, age, prune_batch_));
+    }
     TENURE_ASSIGN_OR_RETURN(const int pruned, store_.Prune(held, prune_batch_));
     TENURE_RETURN_IF_ERROR(partitions);
-    return pruned >= prune_batch_ ? absl::ZeroDuration() : prune_interval_;
+    return pruned >= prune_batch_ || links >= prune_batch_ ? absl::ZeroDuration() : prune_interval_;
   }
 
   store::Store& store_;

@@ -17,5 +17,6 @@ WorkerEntry EventLogWorker();
 WorkerEntry ExportWorker();
 WorkerEntry InventoryWorker();
 WorkerEntry RelayWorker();
+WorkerEntry RewriterWorker();
 
 }  // namespace tenure::background

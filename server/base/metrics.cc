@@ -125,6 +125,10 @@ Metrics::Metrics(size_t max_queues)
       background_last_success(Gauges("tenure_background_last_success_timestamp_seconds", {"worker"},
                                      "When the background worker last succeeded on any replica, in Unix time by the "
                                      "database's clock; use max by (worker)")),
+      moved_jobs(Counters("tenure_moved_jobs_total", {"what"},
+                          "Jobs that moves brought to another queue, by what they were (dead_letters, backlog)")),
+      rewritten_rows(Counters("tenure_rewritten_rows_total", {"rewrite"},
+                              "Rows of earlier releases that were brought into their new form, by rewrite")),
       schedule_runs(Counters("tenure_schedule_runs_total", {"outcome"},
                              "Slots of schedules by outcome (fired, missed, overlapped), runs by hand (triggered), and "
                              "jobs that the next slot ended (cancelled_previous)")),
@@ -170,6 +174,7 @@ Metrics::Metrics(size_t max_queues)
     target_lag.Add({{"purpose", purpose}});
     target_breakers_open.Add({{"purpose", purpose}});
   }
+  for (const char* what : {"dead_letters", "backlog"}) moved_jobs.Add({{"what", what}});
   for (const char* what : {"rebuilt", "dropped", "failed"}) db_index_work.Add({{"what", what}});
   for (auto* gauge : {&leases_tracked, &http_connections, &event_lag}) gauge->Add({});
 }

@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/base/metrics.h"
+#include "server/engine/move_engine.h"
 #include "server/engine/schedule_engine.h"
 #include "server/engine/target_engine.h"
 #include "server/store/store.h"
@@ -147,7 +148,7 @@ class PollHandle {
   virtual void Cancel() = 0;
 };
 
-class Engine : public ScheduleEngine, public TargetEngine {
+class Engine : public ScheduleEngine, public TargetEngine, public MoveEngine {
  public:
   // Registers the replica and begins to read events; retries for ever while the database is away (calls then answer
   // UNAVAILABLE). Returns at once.

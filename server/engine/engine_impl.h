@@ -73,6 +73,10 @@ class EngineImpl : public Engine {
   void ListQueues(std::string after_name, std::string prefix, int limit,
                   Callback<std::vector<QueueInfo>> done) override;
 
+  void CreateMove(store::MoveSpec spec, std::string request_id, Callback<store::Move> done) override;
+  void GetMove(int64_t id, Callback<store::Move> done) override;
+  void ListMoves(int64_t before, int limit, Callback<std::vector<store::Move>> done) override;
+  void SetMoveState(int64_t id, store::MoveState state, Callback<store::Move> done) override;
   void CreateSchedule(std::string name, store::ScheduleSettings settings, bool paused,
                       Callback<store::Schedule> done) override;
   void UpdateSchedule(std::string name, store::ScheduleSettings settings, std::set<std::string> fields,

@@ -81,6 +81,7 @@ void ToProto(store::Job&& job, std::string queue, v1::Job* out) {
   out->set_snoozes(job.snoozes);
   out->set_effect_key(std::move(job.effect_key));
   out->set_retry_of(std::move(job.retry_of));
+  out->set_forwarded_to(std::move(job.forwarded_to));
   out->set_idempotency_key(std::move(job.idempotency_key));
   ToProto(job.created, out->mutable_create_time());
   ToProto(job.due, out->mutable_due_time());

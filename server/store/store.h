@@ -22,6 +22,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/store/moves.h"
+#include "server/store/rewrites.h"
 #include "server/store/schedules.h"
 #include "server/store/shard_store.h"
 #include "server/store/targets.h"
@@ -55,7 +57,12 @@ struct ResolvedToken {
   std::optional<absl::Time> due;
 };
 
-class Store : public ScheduleStore, public TargetStore, public ShardStore, public VacuumStore {
+class Store : public ScheduleStore,
+              public TargetStore,
+              public ShardStore,
+              public MoveStore,
+              public RewriteStore,
+              public VacuumStore {
  public:
   // --- Queues -------------------------------------------------------------------------------------------------------
 

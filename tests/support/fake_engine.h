@@ -47,6 +47,10 @@ class FakeEngine : public engine::Engine {
   Hook<std::string, bool, Callback<engine::QueueInfo>> set_paused;
   Hook<std::string, Callback<engine::QueueInfo>> get_queue;
   Hook<std::string, std::string, int, Callback<std::vector<engine::QueueInfo>>> list_queues;
+  Hook<store::MoveSpec, std::string, Callback<store::Move>> create_move;
+  Hook<int64_t, Callback<store::Move>> get_move;
+  Hook<int64_t, int, Callback<std::vector<store::Move>>> list_moves;
+  Hook<int64_t, store::MoveState, Callback<store::Move>> set_move_state;
   Hook<std::string, store::ScheduleSettings, bool, Callback<store::Schedule>> create_schedule;
   Hook<std::string, store::ScheduleSettings, std::set<std::string>, Callback<store::Schedule>> update_schedule;
   Hook<std::string, Callback<store::Schedule>> get_schedule;
@@ -143,6 +147,16 @@ class FakeEngine : public engine::Engine {
   void ListQueues(std::string after_name, std::string prefix, int limit,
                   Callback<std::vector<engine::QueueInfo>> done) override {
     Run(list_queues, done, std::move(after_name), std::move(prefix), limit);
+  }
+  void CreateMove(store::MoveSpec spec, std::string request_id, Callback<store::Move> done) override {
+    Run(create_move, done, std::move(spec), std::move(request_id));
+  }
+  void GetMove(int64_t id, Callback<store::Move> done) override { Run(get_move, done, id); }
+  void ListMoves(int64_t before, int limit, Callback<std::vector<store::Move>> done) override {
+    Run(list_moves, done, before, limit);
+  }
+  void SetMoveState(int64_t id, store::MoveState state, Callback<store::Move> done) override {
+    Run(set_move_state, done, id, state);
   }
   void CreateSchedule(std::string name, store::ScheduleSettings settings, bool paused,
                       Callback<store::Schedule> done) override {

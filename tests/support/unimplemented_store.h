@@ -30,6 +30,23 @@ class UnimplementedStore : public store::Store {
     return Unimplemented();
   }
   absl::StatusOr<std::vector<store::Queue>> LoadQueues(std::span<const int32_t>) override { return Unimplemented(); }
+  absl::StatusOr<store::Move> CreateMove(const store::MoveSpec&, int32_t, int32_t, std::string_view) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Move> GetMove(int64_t) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::Move>> ListMoves(int64_t, int) override { return Unimplemented(); }
+  absl::StatusOr<store::Move> SetMoveState(int64_t, store::MoveState) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<int64_t>> ListRunningMoves() override { return Unimplemented(); }
+  absl::StatusOr<store::MoveStep> StepMove(const store::Fence&, int64_t, int) override { return Unimplemented(); }
+  absl::Status NoteMoveError(const store::Fence&, int64_t, std::string_view) override { return Unimplemented(); }
+  absl::StatusOr<int> PruneMoves(const store::ShardFence&, absl::Duration, int) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::RewriteProgress>> ListRewrites() override { return Unimplemented(); }
+  absl::StatusOr<store::RewriteStep> StepRewrite(const store::Fence&, std::string_view, int) override {
+    return Unimplemented();
+  }
+  absl::Status NoteRewriteError(const store::Fence&, std::string_view, std::string_view) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::Schedule> CreateSchedule(std::string_view, const store::ScheduleSettings&, int32_t,
                                                  bool) override {
     return Unimplemented();

@@ -140,6 +140,10 @@ class ScrapedEngine : public engine::Engine {
                                                                     engine::Deadline,
                                                                     engine::Callback<engine::NoticesAnswer>))
   TENURE_NOT_ASKED(void Undeliverable(engine::ClaimAnswer))
+  TENURE_NOT_ASKED(void CreateMove(store::MoveSpec, std::string, engine::Callback<store::Move>))
+  TENURE_NOT_ASKED(void GetMove(int64_t, engine::Callback<store::Move>))
+  TENURE_NOT_ASKED(void ListMoves(int64_t, int, engine::Callback<std::vector<store::Move>>))
+  TENURE_NOT_ASKED(void SetMoveState(int64_t, store::MoveState, engine::Callback<store::Move>))
   TENURE_NOT_ASKED(void CreateSchedule(std::string, store::ScheduleSettings, bool, engine::Callback<store::Schedule>))
   TENURE_NOT_ASKED(void UpdateSchedule(std::string, store::ScheduleSettings, std::set<std::string>,
                                        engine::Callback<store::Schedule>))

@@ -18,6 +18,7 @@
 #include "server/rpc/admin_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/method_table.h"
+#include "server/rpc/move_service.h"
 #include "server/rpc/queue_service.h"
 #include "server/rpc/schedule_service.h"
 #include "server/rpc/target_service.h"
@@ -42,6 +43,7 @@ class JsonDispatch : public ::testing::Test {
     queues_.Register(methods_);
     schedules_.Register(methods_);
     targets_.Register(methods_);
+    moves_.Register(methods_);
     admin_.Register(methods_);
   }
 
@@ -77,14 +79,15 @@ class JsonDispatch : public ::testing::Test {
   QueueService queues_{engine_};
   ScheduleService schedules_{engine_, Limits{.max_payload_bytes = 1000}};
   TargetService targets_{engine_};
+  MoveService moves_{engine_};
   AdminService admin_{engine_};
   JsonDispatcher dispatcher_{methods_};
 };
 
 TEST_F(JsonDispatch, EveryUnaryMethodOfEveryServiceIsServed) {
   int methods = 0;
-  for (const char* name :
-       {"JobService", "WorkerService", "QueueService", "ScheduleService", "TargetService", "AdminService"}) {
+  for (const char* name : {"JobService", "WorkerService", "QueueService", "ScheduleService", "TargetService",
+                           "MoveService", "AdminService"}) {
     const auto* service =
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(absl::StrCat("tenure.v1.", name));
     ASSERT_NE(service, nullptr) << name;

@@ -52,11 +52,27 @@ void TouchAll(Metrics& m) {
     }
     return out;
   };
-  for (CounterFamily* family :
-       {&m.jobs_enqueued, &m.jobs_settled, &m.lease_acquisitions, &m.lease_losses, &m.leases_extended, &m.stale_tokens,
-        &m.claims, &m.shed, &m.rpcs, &m.http_requests, &m.http_refused_connections, &m.db_errors, &m.db_retries,
-         &m.background_panics, &m.background_runs, &m.background_restarts, &m.target_events, &m.target_objects,
-         &m.process_cpu}) {
+  for (CounterFamily* family : {&m.jobs_enqueued,
+                                &m.jobs_settled,
+                                &m.lease_acquisitions,
+                                &m.lease_losses,
+                                &m.leases_extended,
+                                &m.stale_tokens,
+                                &m.claims,
+                                &m.shed,
+                                &m.rpcs,
+                                &m.http_requests,
+                                &m.http_refused_connections,
+                                &m.db_errors,
+                                &m.db_retries,
+                                &m.background_panics,
+                                &m.background_runs,
+                                &m.background_restarts,
+                                &m.rewritten_rows,
+                                &m.moved_jobs,
+                                &m.target_events,
+                                &m.target_objects,
+                                &m.process_cpu}) {
     Metrics::Add(*family, labels(family->family().GetName()), 3);
   }
   for (auto* family : {&m.queue_jobs,
@@ -132,9 +148,9 @@ TEST(Metrics, TheCatalogIsTheRegistry) {
 
 TEST(Metrics, NamesFollowTheConventions) {
   const Metrics metrics;
-  const std::set<std::string> bounded = {"queue",  "outcome", "state",   "reason", "verb",  "kind",
-                                         "what",   "method",  "code",    "route",  "class", "statement",
-                                         "worker", "shard",   "version", "purpose", "table", "index"};
+  const std::set<std::string> bounded = {"queue",   "outcome", "state", "reason", "verb",      "kind",   "what",
+                                         "method",  "code",    "route", "class",  "statement", "worker", "shard",
+                                         "version", "purpose", "table", "index",  "rewrite"};
   for (const MetricInfo& info : metrics.catalog()) {
     const bool total = info.name.size() > 6 && info.name.substr(info.name.size() - 6) == "_total";
     EXPECT_EQ(total, info.type == prometheus::MetricType::Counter) << info.name;

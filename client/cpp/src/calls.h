@@ -10,6 +10,7 @@
 #include "tenure/client.h"
 #include "tenure/v1/admin_service.pb.h"
 #include "tenure/v1/job_service.pb.h"
+#include "tenure/v1/move_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
 #include "tenure/v1/target_service.pb.h"
@@ -49,6 +50,12 @@ class Connection;
   X(TargetService, targets, ResumeTarget)        \
   X(TargetService, targets, ListDeadDeliveries)  \
   X(TargetService, targets, RedriveDeliveries)   \
+  X(MoveService, moves, CreateMove)              \
+  X(MoveService, moves, GetMove)                 \
+  X(MoveService, moves, ListMoves)               \
+  X(MoveService, moves, PauseMove)               \
+  X(MoveService, moves, ResumeMove)              \
+  X(MoveService, moves, CancelMove)              \
   X(WorkerService, workers, Claim)               \
   X(WorkerService, workers, Extend)              \
   X(WorkerService, workers, Complete)            \

@@ -53,6 +53,7 @@ Endpoint::Endpoint(std::shared_ptr<grpc::ChannelInterface> to)
       queues(channel),
       schedules(channel),
       targets(channel),
+      moves(channel),
       workers(channel),
       admin(channel) {}
 

@@ -259,6 +259,7 @@ Job TakeJob(v1::Job& from) {
   to.snoozes = from.snoozes();
   to.effect_key = std::move(*from.mutable_effect_key());
   to.retry_of = std::move(*from.mutable_retry_of());
+  to.forwarded_to = std::move(*from.mutable_forwarded_to());
   to.idempotency_key = std::move(*from.mutable_idempotency_key());
   to.create_time = OptionalTime(from.create_time(), from.has_create_time());
   to.due_time = OptionalTime(from.due_time(), from.has_due_time());

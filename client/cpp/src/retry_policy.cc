@@ -11,7 +11,7 @@
 namespace tenure::client::internal {
 namespace {
 
-constexpr std::array<RpcVerdict, 39> kVerdicts = {{
+constexpr std::array<RpcVerdict, 45> kVerdicts = {{
     {"tenure.v1.JobService.Enqueue", Verdict::kOnlyWithKey, "without a key the job would be made twice"},
     {"tenure.v1.JobService.Get", Verdict::kIdempotent, "reads"},
     {"tenure.v1.JobService.List", Verdict::kIdempotent, "reads"},
@@ -46,6 +46,12 @@ constexpr std::array<RpcVerdict, 39> kVerdicts = {{
     {"tenure.v1.TargetService.ResumeTarget", Verdict::kIdempotent, "sets the same state"},
     {"tenure.v1.TargetService.ListDeadDeliveries", Verdict::kIdempotent, "reads"},
     {"tenure.v1.TargetService.RedriveDeliveries", Verdict::kIdempotent, "what is not dead any more is left alone"},
+    {"tenure.v1.MoveService.CreateMove", Verdict::kOnlyWithKey, "without a request id a second move would be made"},
+    {"tenure.v1.MoveService.GetMove", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.MoveService.ListMoves", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.MoveService.PauseMove", Verdict::kIdempotent, "sets the same state"},
+    {"tenure.v1.MoveService.ResumeMove", Verdict::kIdempotent, "sets the same state"},
+    {"tenure.v1.MoveService.CancelMove", Verdict::kIdempotent, "sets the same state"},
     {"tenure.v1.WorkerService.Claim", Verdict::kOnlyWithKey,
      "without a request id the jobs of the lost reply wait for their lease"},
     {"tenure.v1.WorkerService.Extend", Verdict::kIdempotent, "never moves the end of a lease to earlier"},

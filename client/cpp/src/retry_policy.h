@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "tenure/client.h"
 #include "tenure/v1/job_service.pb.h"
+#include "tenure/v1/move_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
 #include "tenure/v1/worker_service.pb.h"
 
@@ -39,6 +40,7 @@ bool HasKey(const Request&) {
 bool HasKey(const v1::EnqueueRequest& request);
 inline bool HasKey(const v1::RetryRequest& request) { return !request.request_id().empty(); }
 inline bool HasKey(const v1::ClaimRequest& request) { return !request.request_id().empty(); }
+inline bool HasKey(const v1::CreateMoveRequest& request) { return !request.request_id().empty(); }
 inline bool HasKey(const v1::TriggerScheduleRequest& request) { return !request.request_id().empty(); }
 
 // True for a failure that may go away by itself: UNAVAILABLE, ABORTED, a shed call, DEADLINE_EXCEEDED of one attempt,

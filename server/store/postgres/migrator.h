@@ -16,7 +16,7 @@
 namespace tenure::store::postgres {
 
 // The least schema version that the statements of this build work with.
-inline constexpr int kRequiredSchema = 5;
+inline constexpr int kRequiredSchema = 7;
 
 class Migrator {
  public:

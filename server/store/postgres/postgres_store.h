@@ -3,8 +3,8 @@
 //
 // The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
 // store_replicas.cc, store_shards.cc, store_schedules.cc, store_targets.cc, store_outbox.cc, store_exports.cc,
-// store_upkeep.cc, store_vacuum.cc, store_list.cc. What is common to all (connections, deadlines, retries inside,
-// metrics) is Run in postgres_store.cc.
+// store_moves.cc, store_rewrites.cc, store_upkeep.cc, store_vacuum.cc, store_list.cc. What is common to all
+// (connections, deadlines, retries inside, metrics) is Run in postgres_store.cc.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@
 #include "server/base/metrics.h"
 #include "server/store/postgres/connection.h"
 #include "server/store/postgres/pool.h"
+#include "server/store/postgres/rewrites.h"
 #include "server/store/postgres/rows.h"
 #include "server/store/store.h"
 
@@ -27,6 +28,7 @@ struct PostgresOptions {
   std::string application_name = "tenured";
   int connections = 8;
   absl::Duration statement_timeout = absl::Seconds(5);
+  std::vector<Rewrite> rewrites{AllRewrites().begin(), AllRewrites().end()};  // Tests bring their own.
 };
 
 class PostgresStore : public Store {
@@ -125,6 +127,19 @@ class PostgresStore : public Store {
                                                std::vector<ReadyRange>* ready) override;
   absl::StatusOr<DueSchedules> ListDueSchedules(int limit, std::span<const int64_t> except) override;
   absl::StatusOr<FireResult> FireSchedules(const Fence& fence, std::span<const Firing> firings) override;
+  absl::StatusOr<Move> CreateMove(const MoveSpec& spec, int32_t from, int32_t to, std::string_view request_id) override;
+  absl::StatusOr<Move> GetMove(int64_t id) override;
+  absl::StatusOr<std::vector<Move>> ListMoves(int64_t before, int limit) override;
+  absl::StatusOr<Move> SetMoveState(int64_t id, MoveState state) override;
+  absl::StatusOr<std::vector<int64_t>> ListRunningMoves() override;
+  absl::StatusOr<MoveStep> StepMove(const Fence& fence, int64_t id, int limit) override;
+  absl::Status NoteMoveError(const Fence& fence, int64_t id, std::string_view error) override;
+  absl::StatusOr<int> PruneMoves(const ShardFence& fence, absl::Duration age, int limit) override;
+
+  absl::StatusOr<std::vector<RewriteProgress>> ListRewrites() override;
+  absl::StatusOr<RewriteStep> StepRewrite(const Fence& fence, std::string_view name, int limit) override;
+  absl::Status NoteRewriteError(const Fence& fence, std::string_view name, std::string_view error) override;
+
   absl::StatusOr<int> PruneScheduleRuns(const Fence& fence, absl::Duration age, int limit) override;
 
   absl::StatusOr<Target> CreateTarget(std::string_view name, const TargetSettings& settings,

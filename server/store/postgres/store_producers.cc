@@ -253,6 +253,12 @@ absl::StatusOr<Job> PostgresStore::Get(const JobId& id) {
       job = reader.Read(0);
       payload_day = reader.PayloadDay(0);
     }
+    // Only these two can have been moved.
+    if (job && (job->state == JobState::kCancelled || job->state == JobState::kDiscarded)) {
+      TENURE_ASSIGN_OR_RETURN(const Result forward,
+                              RunOne("find_forward", sql::kFindForward, Params().Add(id.seq).Add(id.queue)));
+      if (forward.rows() > 0) job->forwarded_to = forward.Text(0, 0);
+    }
   }
   if (!job || job->id != id) {
     return MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",

@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "tenure/errors.h"
 #include "tenure/lease.h"
+#include "tenure/move.h"
 #include "tenure/schedule.h"
 #include "tenure/target.h"
 #include "tenure/types.h"
@@ -195,6 +196,21 @@ class Client {
                                             const CallOptions& options = {});
   // With everything that it has not been sent. Repeated: no.
   absl::Status DeleteTarget(std::string_view name, const CallOptions& options = {});
+
+  // ---- Moves: dead letters or a backlog to another queue ----
+
+  // Starts a move. Repeated: yes (the client sends a request id; yours if not empty). Errors: INVALID_ARGUMENT,
+  // NOT_FOUND / QUEUE_NOT_FOUND.
+  absl::StatusOr<Move> CreateMove(const MoveSpec& spec, std::string_view request_id = {},
+                                  const CallOptions& options = {});
+  // Repeated: yes, all of these. Errors: NOT_FOUND / MOVE_NOT_FOUND; of the last three FAILED_PRECONDITION /
+  // MOVE_ENDED.
+  absl::StatusOr<Move> GetMove(std::string_view id, const CallOptions& options = {});
+  absl::StatusOr<MovePage> ListMoves(int page_size = 0, std::string_view page_token = {},
+                                     const CallOptions& options = {});
+  absl::StatusOr<Move> PauseMove(std::string_view id, const CallOptions& options = {});
+  absl::StatusOr<Move> ResumeMove(std::string_view id, const CallOptions& options = {});
+  absl::StatusOr<Move> CancelMove(std::string_view id, const CallOptions& options = {});
 
   // ---- Workers: the primitives that WorkerPool is made of ----
 

@@ -96,6 +96,7 @@ struct Job {
   int snoozes = 0;
   std::string effect_key;  // Stable over attempts and retries: pass it to the outside world.
   std::string retry_of;
+  std::string forwarded_to;  // The job that this one was moved to. Not from List.
   std::string idempotency_key;
   std::optional<Time> create_time;
   std::optional<Time> due_time;

@@ -17,6 +17,6 @@ cross join lateral (
   left join pg_stats st on st.schemaname = 'tenure' and st.tablename = t.relname and st.attname = a.attname
 ) w
 where t.relnamespace = 'tenure'::regnamespace and t.relkind = 'r'
-  and (t.relname in ('job', 'idempotency', 'lease_grant', 'queue_count', 'replica', 'leader', 'worker', 'schedule', 'schedule_run')
+  and (t.relname in ('job', 'idempotency', 'lease_grant', 'queue_count', 'replica', 'leader', 'worker', 'schedule', 'schedule_run', 'forward')
        or not x.indisvalid)
 order by i.relname;

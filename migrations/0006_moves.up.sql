@@ -1,0 +1,56 @@
+-- Moves: dead letters, or a backlog, go to another queue at a bounded rate. Makes new tables, and takes no lock on anything that exists;
+-- safe to run while older daemons serve. An older daemon that leads the lifecycle worker leaves moves standing.
+
+create table tenure.move (
+  id bigint generated always as identity primary key,
+  -- Of the call that made it: a repeat finds it.
+  request_id text collate "C" unique,
+  from_queue_id int not null,
+  to_queue_id int not null,
+  -- 1 dead letters, 2 backlog (scheduled and ready jobs).
+  source smallint not null,
+  -- Only these; empty: all.
+  kinds text[] not null default '{}',
+  -- Jobs a second, and how many of the jobs that it made may be live; NULL: no bound.
+  rate int,
+  max_in_flight int,
+  -- 1 running, 2 paused, 3 done, 4 cancelled.
+  state smallint not null default 1,
+  moved bigint not null default 0,
+  -- Jobs that it passed over since their payload is gone, in the pass over the source that is under way.
+  failed bigint not null default 0,
+  last_error text not null default '',
+  -- The source is read by id from here on; from the beginning again, until a whole pass has found nothing to move.
+  cursor_id bigint not null default 0,
+  moved_in_pass bigint not null default 0,
+  -- Until when the rate's jobs have been used up.
+  used_until timestamptz not null,
+  -- The jobs that it made and that were live when last looked at; only kept under max_in_flight.
+  in_flight bigint[] not null default '{}',
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  ended_at timestamptz
+) with (fillfactor = 50);
+alter table tenure.move alter column in_flight set storage external;
+-- What the lifecycle worker reads.
+create index move_running on tenure.move (id) where state = 1;
+
+-- Which job a job was moved to. A job is moved once: the key is what keeps it from having two successors.
+create table tenure.forward (
+  job_id bigint not null,
+  queue_id int not null,
+  job_day int not null,
+  to_job_id bigint not null,
+  to_queue_id int not null,
+  to_job_day int not null,
+  move_id bigint not null,
+  moved_at timestamptz not null,
+  constraint forward_pkey primary key (job_id) include (queue_id)
+);
+-- What pruning reads.
+create index forward_moved on tenure.forward (moved_at);
+
+-- A job's id as callers see it.
+create function tenure.job_text(queue_id int, day int, id bigint) returns text language sql immutable parallel safe
+  return queue_id || '-' || day || '-' || id;
+revoke all on function tenure.job_text(int, int, bigint) from public;

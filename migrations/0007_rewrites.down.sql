@@ -1,0 +1,2 @@
+-- Forgets how far rewrites have come. What was rewritten stays.
+drop table tenure.rewrite;

@@ -1,0 +1,151 @@
+// PostgresStore: moves of jobs from one queue to another.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/store/postgres/errors.h"
+#include "server/store/postgres/postgres_store.h"
+#include "statements.sql.h"
+
+namespace tenure::store::postgres {
+namespace {
+
+// Rows that a step reads, those of other queues among them: a few milliseconds.
+constexpr int64_t kRowsPerStep = 5000;
+
+absl::Status MoveNotFound(int64_t id) {
+  return MakeError(absl::StatusCode::kNotFound, "MOVE_NOT_FOUND",
+                   absl::StrCat("there is no move ", id, ": it never existed, or ended too long ago"),
+                   {{"move_id", absl::StrCat(id)}});
+}
+
+Move ReadMove(const Result& r, int row) {
+  Move move;
+  move.id = r.Int(row, 0);
+  move.spec.from = r.Text(row, 1);
+  move.spec.to = r.Text(row, 2);
+  move.spec.source = static_cast<MoveSource>(r.Int(row, 3));
+  move.spec.kinds = r.TextArray(row, 4);
+  if (!r.IsNull(row, 5)) move.spec.rate = r.Int32(row, 5);
+  if (!r.IsNull(row, 6)) move.spec.max_in_flight = r.Int32(row, 6);
+  move.state = static_cast<MoveState>(r.Int(row, 7));
+  move.moved = r.Int(row, 8);
+  move.failed = r.Int(row, 9);
+  move.last_error = r.Text(row, 10);
+  move.created = r.Time(row, 11);
+  move.updated = r.Time(row, 12);
+  move.ended = r.OptionalTime(row, 13);
+  return move;
+}
+
+}  // namespace
+
+absl::StatusOr<Move> PostgresStore::CreateMove(const MoveSpec& spec, int32_t from, int32_t to,
+                                               std::string_view request_id) {
+  Params params;
+  params.Add(request_id.empty() ? std::nullopt : std::optional<std::string_view>(request_id))
+      .Add(from)
+      .Add(to)
+      .Add(static_cast<int16_t>(spec.source))
+      .AddArray(spec.kinds)
+      .Add(spec.rate)
+      .Add(spec.max_in_flight);
+  TENURE_ASSIGN_OR_RETURN(Result made, RunOne("create_move", sql::kCreateMove, params));
+  if (made.rows() == 0) {
+    TENURE_ASSIGN_OR_RETURN(made, RunOne("find_move_request", sql::kFindMoveRequest, Params().Add(request_id)));
+    if (made.rows() == 0) {
+      return MakeError(absl::StatusCode::kUnavailable, "DATABASE_UNAVAILABLE",
+                       "the move of this request id was forgotten just now; try again", {}, absl::Milliseconds(100));
+    }
+  }
+  return GetMove(made.Int(0, 0));
+}
+
+absl::StatusOr<Move> PostgresStore::GetMove(int64_t id) {
+  TENURE_ASSIGN_OR_RETURN(const Result rows,
+                          RunOne("list_moves", sql::kListMoves, Params().Add(id).Add(int64_t{0}).Add(int64_t{1})));
+  if (rows.rows() == 0) return MoveNotFound(id);
+  return ReadMove(rows, 0);
+}
+
+absl::StatusOr<std::vector<Move>> PostgresStore::ListMoves(int64_t before, int limit) {
+  TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne("list_moves", sql::kListMoves,
+                                                    Params().AddNull().Add(before).Add(static_cast<int64_t>(limit))));
+  std::vector<Move> moves;
+  for (int row = 0; row < rows.rows(); ++row) moves.push_back(ReadMove(rows, row));
+  return moves;
+}
+
+absl::StatusOr<Move> PostgresStore::SetMoveState(int64_t id, MoveState state) {
+  TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne("set_move_state", sql::kSetMoveState,
+                                                    Params().Add(id).Add(static_cast<int16_t>(state))));
+  TENURE_ASSIGN_OR_RETURN(Move move, GetMove(id));
+  if (rows.rows() == 0) {
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition, "MOVE_ENDED",
+        absl::StrCat("move ", id, " is ", move.state == MoveState::kDone ? "done" : "cancelled", "; make a new one"),
+        {{"move_id", absl::StrCat(id)}});
+  }
+  return move;
+}
+
+absl::StatusOr<std::vector<int64_t>> PostgresStore::ListRunningMoves() {
+  TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne("list_running_moves", sql::kListRunningMoves, Params()));
+  std::vector<int64_t> ids;
+  for (int row = 0; row < rows.rows(); ++row) ids.push_back(rows.Int(row, 0));
+  return ids;
+}
+
+absl::StatusOr<MoveStep> PostgresStore::StepMove(const Fence& fence, int64_t id, int limit) {
+  Params params;
+  params.Add(fence.worker).Add(fence.term).Add(id).Add(static_cast<int64_t>(limit)).Add(kRowsPerStep);
+  MoveStep step;
+  step.ended = true;  // Unless one of them says otherwise; it does not run then, or the term is over.
+  step.wait = absl::Seconds(1);
+  // Each of the two does nothing for a move of the other sort.
+  struct Source {
+    const char* name;
+    const char* what;
+    std::string_view statement;
+  };
+  for (const auto& [name, what, statement] : {Source{"move_dead_letters", "dead_letters", sql::kMoveDeadLetters},
+                                              Source{"move_backlog", "backlog", sql::kMoveBacklog}}) {
+    TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne(name, statement, params));
+    for (int row = 0; row < rows.rows(); ++row) {
+      switch (rows.Int(row, 0)) {
+        case 0:
+          step.ready.push_back({rows.Int32(row, 1),
+                                static_cast<int16_t>(rows.Int(row, 2)),
+                                {rows.Int(row, 3), rows.Int(row, 4)},
+                                {rows.Int(row, 5), rows.Int(row, 6)},
+                                rows.Int32(row, 7)});
+          break;
+        case 1:
+          step.moved = rows.Int(row, 7);
+          step.wait = absl::Seconds(rows.Double(row, 8));
+          step.ended = rows.Bool(row, 9);
+          break;
+        default:
+          step.earliest_due = absl::Seconds(rows.Double(row, 8));
+      }
+    }
+    Metrics::Add(metrics_.moved_jobs, {{"what", what}}, static_cast<double>(step.moved));
+    if (rows.rows() > 0) break;
+  }
+  return step;
+}
+
+absl::Status PostgresStore::NoteMoveError(const Fence& fence, int64_t id, std::string_view error) {
+  return RunOne("note_move_error", sql::kNoteMoveError, Params().Add(fence.worker).Add(fence.term).Add(id).Add(error))
+      .status();
+}
+
+absl::StatusOr<int> PostgresStore::PruneMoves(const ShardFence& fence, absl::Duration age, int limit) {
+  Params params;
+  params.Add(fence.worker).Add(fence.first).Add(fence.term).Add(absl::ToInt64Microseconds(age));
+  params.Add(static_cast<int64_t>(limit));
+  TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne("prune_moves", sql::kPruneMoves, params));
+  return rows.Int32(0, 0);
+}
+
+}  // namespace tenure::store::postgres
