@@ -218,13 +218,18 @@ TEST(BreakerTest, OpensAfterFailuresInARowAndTriesOneAtATime) {
   breaker.Failed(start);
   EXPECT_TRUE(breaker.open());
   EXPECT_EQ(breaker.Room(start, 0, 8), 0);
+  // Those that were under way when it opened make nothing longer.
+  for (int i = 0; i < 7; ++i) breaker.Failed(start);
+  EXPECT_EQ(breaker.retry_at() - start, absl::ToChronoNanoseconds(Breaker::kFirstPause));
   const Clock::TimePoint later = start + absl::ToChronoNanoseconds(Breaker::kFirstPause);
   EXPECT_EQ(breaker.Room(later, 1, 8), 0);
   EXPECT_EQ(breaker.Room(later, 0, 8), 1);
   breaker.Failed(later);
   EXPECT_EQ(breaker.Room(later + absl::ToChronoNanoseconds(Breaker::kFirstPause), 0, 8), 0) << "twice as long";
-  for (int i = 0; i < 20; ++i) breaker.Failed(later);
-  EXPECT_EQ(breaker.retry_at() - later, absl::ToChronoNanoseconds(Breaker::kLongestPause));
+  for (int i = 0; i < 20; ++i) breaker.Failed(breaker.retry_at());
+  const Clock::TimePoint last = breaker.retry_at();
+  breaker.Failed(last);
+  EXPECT_EQ(breaker.retry_at() - last, absl::ToChronoNanoseconds(Breaker::kLongestPause));
   breaker.Succeeded();
   EXPECT_EQ(breaker.Room(later, 0, 8), 8);
 }

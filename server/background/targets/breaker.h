@@ -29,8 +29,12 @@ class Breaker {
     pause_ = kFirstPause;
   }
   void Failed(Clock::TimePoint now) {
+    const bool was_open = open();
     ++failures_;
     if (!open()) return;
+    // One that was under way when the breaker opened says nothing new: only a try that it let through makes the pause
+    // longer.
+    if (was_open && now < retry_at_) return;
     retry_at_ = now + absl::ToChronoNanoseconds(pause_);
     pause_ = std::min(pause_ * 2, kLongestPause);
   }
