@@ -160,9 +160,12 @@ TEST_F(NotifyTest, ASlowTargetDelaysNobodyElse) {
   slow.Hold();
   const auto daemon = Start({"notify.timeout=1m"});
   client::Client client = Connect(daemon->grpc_address());
-  ASSERT_EQ(client.CreateTarget("a-slow", Webhook(slow.url())).status(), absl::OkStatus());
+  ASSERT_EQ(client.CreateTarget("a-slow", Webhook(slow.url()), /*paused=*/true).status(), absl::OkStatus());
   ASSERT_EQ(client.CreateTarget("b-quick", Webhook(quick.url())).status(), absl::OkStatus());
-  const std::set<std::string> ids = EndJobs(client, 30);
+  std::set<std::string> ids = EndJobs(client, 30);
+  ASSERT_EQ(client.ResumeTarget("a-slow").status(), absl::OkStatus());
+  ASSERT_TRUE(slow.Await([](const auto& requests) { return !requests.empty(); }));
+  for (const std::string& id : EndJobs(client, 5)) ids.insert(id);
   ASSERT_TRUE(AwaitIds(quick, ids));
   // All that it is sent at a time, and not one more.
   ASSERT_TRUE(slow.Await([](const auto& requests) { return requests.size() == 8; }));
