@@ -593,6 +593,23 @@ TEST_F(StoreLifecycleTest, CountsFoldExactly) {
   EXPECT_EQ(start->ready, (std::vector<std::pair<int32_t, int16_t>>{{queue_, 0}}));
 }
 
+// Also after hours in which nothing happened but the rotation of events.
+TEST_F(StoreLifecycleTest, AReplicaCanStartWheneverEventsHaveBeenRotated) {
+  auto fence = store_->AcquireLeader("stats", replica_, absl::Seconds(30));
+  ASSERT_TRUE(fence.ok() && fence->has_value()) << fence.status();
+  for (int rotation = 0; rotation < 6; ++rotation) {
+    if (rotation == 3) Enqueue(1);
+    const std::string before = Sql("select horizon from tenure.event_fold");
+    Sql("update tenure.event_fold set rotated_at = now() - interval '11 minutes'");
+    ASSERT_TRUE(store_->FoldStats(**fence).ok());
+    EXPECT_NE(Sql("select horizon from tenure.event_fold"), before) << "it was not rotated";
+    const auto start = store_->ReadStart();
+    ASSERT_TRUE(start.ok()) << start.status();
+    const auto events = store_->ReadEvents(start->snapshot);
+    EXPECT_TRUE(events.ok()) << "after rotation " << rotation << ": " << events.status();
+  }
+}
+
 TEST_F(StoreLifecycleTest, ALedWriteIsRefusedWhenTheTermIsOver) {
   auto first = store_->AcquireLeader("promoter", replica_, absl::Milliseconds(1));
   ASSERT_TRUE(first.ok() && first->has_value());

@@ -135,9 +135,10 @@ absl::Status PostgresStore::FoldStats(const Fence& fence) {
     if (locked.rows() == 0)
       return MakeError(absl::StatusCode::kFailedPrecondition, "TERM_OVER", "the leader's term is over");
     TENURE_ASSIGN_OR_RETURN(const Snapshot since, Snapshot::Parse(locked.Bytes(0, 0)));
-    auto done = tx.RunAndCommit(sql::kFold, Params().Add(since.InProgress()).Add(since.Xmax()));
+    const bool rotate = locked.Bool(0, 2);
+    auto done = tx.RunAndCommit(sql::kFold, Params().Add(since.InProgress()).Add(since.Xmax()).Add(rotate));
     if (!done.ok()) return done.status();
-    return locked.Bool(0, 2);
+    return rotate;
   });
   if (!folded.ok()) return folded.status();
   if (!*folded) return absl::OkStatus();

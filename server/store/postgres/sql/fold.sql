@@ -1,5 +1,6 @@
 -- Adds the counts of the events newly visible since the folded snapshot, and moves the folded snapshot to this statement's.
--- $1 its in-progress xids, $2 its xmax. lock_fold.sql holds the row, in an earlier statement.
+-- $1 its in-progress xids, $2 its xmax, $3 move it even if nothing has happened: before a slot is emptied, since a replica that starts from a
+-- snapshot as old as the emptied rows could not know that it has missed nothing. lock_fold.sql holds the row, in an earlier statement.
 with fresh as materialized (
   select e.* from tenure.event e where e.xid = any ($1::text::xid8[])
   union all
@@ -23,4 +24,4 @@ added as (
     discarded = c.discarded + excluded.discarded, cancelled = c.cancelled + excluded.cancelled,
     expired = c.expired + excluded.expired, enqueued = c.enqueued + excluded.enqueued
 )
-update tenure.event_fold as f set folded = pg_current_snapshot() where f.one and exists (select 1 from fresh);
+update tenure.event_fold as f set folded = pg_current_snapshot() where f.one and ($3::boolean or exists (select 1 from fresh));
