@@ -190,7 +190,8 @@ TEST_F(NotifyTest, ATargetThatIsAwayTripsItsBreakerAndItsEventsWaitInTheOutbox) 
   EXPECT_EQ(client.GetTarget("hook")->last_error, "status 503");
   EXPECT_THAT(metrics, Not(ContainsRegex("tenure_target_lag_seconds.purpose=.notify.. 0\n")));
   up = true;
-  ASSERT_TRUE(AwaitIds(receiver, ids));
+  // The longest pause is a minute, on a machine that was slow to see it open.
+  ASSERT_TRUE(AwaitIds(receiver, ids) || AwaitIds(receiver, ids) || AwaitIds(receiver, ids));
   EXPECT_TRUE(Eventually(20, [&] {
     const auto target = client.GetTarget("hook");
     return target->events_total == 40 && target->waiting_deliveries == 0;
@@ -344,7 +345,11 @@ TEST_F(NotifyTest, SqsIsSentBatchesAndWhatItRefusesIsSentAgain) {
   }));
   EXPECT_EQ(std::set<std::string>(sent.begin(), sent.end()), ids);
   const auto requests = sqs.requests();
-  EXPECT_EQ(nlohmann::json::parse(requests[0].body)["Entries"].size(), 10u);
+  size_t most = 0;  // They are sent side by side: any may be the first.
+  for (const Received& request : requests) {
+    most = std::max(most, nlohmann::json::parse(request.body)["Entries"].size());
+  }
+  EXPECT_EQ(most, 10u);
   EXPECT_THAT(requests[0].headers.at("authorization"), HasSubstr("Credential=AKID/"));
   EXPECT_THAT(requests[0].headers.at("authorization"), HasSubstr("/eu-west-1/sqs/aws4_request"));
   EXPECT_TRUE(Eventually(20, [&] { return client.GetTarget("queue")->waiting_deliveries == 0; }));

@@ -230,7 +230,7 @@ TEST_F(ExportTest, NoDayIsDroppedBeforeItIsExported) {
   const std::string young = "tenure.history_" + Sql("select to_char((now() at time zone 'utc')::date - 5, 'YYYYMMDD')");
   // Retention comes by every second, and would have dropped it.
   const auto rounds = [&] {
-    return std::stoll(Sql("select coalesce(sum(runs), 0) from tenure.leader where worker = 'retention'"));
+    return std::stoll(Sql("select coalesce(sum(runs), 0) from tenure.shard_member where worker = 'retention'"));
   };
   const int64_t before = rounds();
   ASSERT_TRUE(Eventually(30, [&] { return rounds() >= before + 1; }));
