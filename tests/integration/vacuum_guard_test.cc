@@ -53,12 +53,13 @@ class VacuumGuardTest : public StoreTest {
     return {};
   }
   std::unique_ptr<Supervisor> Start(const std::string& min_size = "1") {
-    tunables_ = DefaultTunables();
-    EXPECT_EQ(tunables_.Set("vacuum-guard.interval", "200ms"), absl::OkStatus());
-    EXPECT_EQ(tunables_.Set("vacuum-guard.min_size", min_size), absl::OkStatus());
-    EXPECT_EQ(tunables_.Set("vacuum-guard.max_transaction_age", "1s"), absl::OkStatus());
-    EXPECT_EQ(tunables_.Set("vacuum-guard.lock_timeout", "300ms"), absl::OkStatus());
-    const Dependencies dependencies{.store = store_.get(), .clock = &Clock::Real(), .tunables = &tunables_};
+    // Each supervisor has its own: they may not change while one runs.
+    Tunables& tunables = tunables_.emplace_back(DefaultTunables());
+    EXPECT_EQ(tunables.Set("vacuum-guard.interval", "200ms"), absl::OkStatus());
+    EXPECT_EQ(tunables.Set("vacuum-guard.min_size", min_size), absl::OkStatus());
+    EXPECT_EQ(tunables.Set("vacuum-guard.max_transaction_age", "1s"), absl::OkStatus());
+    EXPECT_EQ(tunables.Set("vacuum-guard.lock_timeout", "300ms"), absl::OkStatus());
+    const Dependencies dependencies{.store = store_.get(), .clock = &Clock::Real(), .tunables = &tunables};
     auto supervisor = std::make_unique<Supervisor>(
         *SelectWorkers("vacuum-guard"), dependencies, metrics_, [this] { return replica_; },
         SupervisorOptions{.lease = absl::Seconds(6), .acquire_interval = absl::Milliseconds(50)});
@@ -68,7 +69,7 @@ class VacuumGuardTest : public StoreTest {
   double Work(const char* what) { return metrics_.db_index_work.Add({{"what", what}}).Value(); }
 
   int32_t replica_ = 0;
-  Tunables tunables_ = DefaultTunables();
+  std::list<Tunables> tunables_;
 };
 
 TEST_F(VacuumGuardTest, HoldersOfVacuumAreNamedWithTheirAge) {
