@@ -29,8 +29,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A lease is 6 s, and a replica looks each half second; the rest is the machine's, and PostgreSQL's after a crash.
-constexpr double kTakeover = 6 + 0.5 + 4;
+// A lease is 6 s. Then a replica looks within half a second, and once more where shards change hands among those that
+// are left. The rest is the machine's, which may be busy with other things, and PostgreSQL's after a crash.
+constexpr double kTakeover = 6 + 2 * 0.5 + 8;
 
 class LeadershipTest : public StoreTest {
  protected:
