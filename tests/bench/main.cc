@@ -315,7 +315,7 @@ int Main(int argc, char** argv) {
   app.add_option("--postgres", postgres, "A setting of PostgreSQL, NAME=VALUE (repeatable); said in the report")
       ->allow_extra_args(false);
   app.add_option("--directory", arguments.parent, "Where PostgreSQL's data go; must be on the disk to be measured");
-  app.add_flag("--quick", arguments.quick, "Everything reduced: under three minutes");
+  app.add_flag("--quick", arguments.quick, "Everything reduced: some minutes");
   app.add_flag("--smoke", arguments.smoke, "Everything tiny, without peers: only whether it works");
   app.add_flag("--tenure-only", arguments.tenure_only, "Without raw SQL and other contestants of ours");
   app.add_flag("--install-peers", arguments.install_peers, "Install what the peers need, where it can be had, and end");
