@@ -97,7 +97,8 @@ class Client {
   // Accepts one job. Once it returns OK the job is committed and never lost.
   // Repeated: with an idempotency key; without one only if the daemon refused before doing anything.
   // Errors: INVALID_ARGUMENT (names the field), ALREADY_EXISTS / IDEMPOTENCY_CONFLICT, NOT_FOUND / QUEUE_NOT_FOUND,
-  // RESOURCE_EXHAUSTED / OVERLOADED, UNAVAILABLE (it may or may not have been accepted: use a key).
+  // RESOURCE_EXHAUSTED / OVERLOADED, QUEUE_FULL or TENANT_FULL, UNAVAILABLE (it may or may not have been accepted: use
+  // a key).
   absl::StatusOr<Enqueued> Enqueue(const JobSpec& spec, const CallOptions& options = {});
   // Accepts many; any number: they travel in calls of at most 10,000 jobs and 3 MiB. Each succeeds or fails on its own.
   // Repeated: each call of which all jobs have an idempotency key.
@@ -219,7 +220,8 @@ class Client {
   // TOO_MANY_POLLS, UNAVAILABLE / DRAINING or DATABASE_UNAVAILABLE.
   absl::StatusOr<ClaimResult> Claim(const ClaimOptions& claim, const CallOptions& options = {});
   // Takes exactly these jobs (at most 1,000); claim.queues and claim.wait are ignored. Errors of an item:
-  // FAILED_PRECONDITION / LEASE_HELD (metadata holder, until), NOT_READY, ALREADY_SETTLED; NOT_FOUND / JOB_NOT_FOUND.
+  // FAILED_PRECONDITION / LEASE_HELD (metadata holder, until), NOT_READY, ALREADY_SETTLED; NOT_FOUND / JOB_NOT_FOUND;
+  // RESOURCE_EXHAUSTED / REPLY_FULL (beyond claim.max_bytes).
   // Repeated: with a request_id.
   std::vector<absl::StatusOr<ClaimedJob>> ClaimNamed(const std::vector<std::string>& job_ids, const ClaimOptions& claim,
                                                      const CallOptions& options = {});
