@@ -2,7 +2,9 @@
 #include "server/background/shard_leases.h"
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -239,6 +241,9 @@ TEST_F(ShardedWorkerTest, ARoundThatIsRefusedForItsTermIsNoneAndTheRangesAreLook
   });
   ASSERT_TRUE(store_.Await([&] { return !store_.reports["w"].empty(); }));
   EXPECT_EQ(State().runs, 1);
+  // What is shown follows a moment after what is reported.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (State().term != 4 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
   EXPECT_EQ(State().term, 4);
   EXPECT_EQ(State().last_error, "");
 }
