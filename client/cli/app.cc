@@ -62,6 +62,7 @@ std::unique_ptr<CLI::App> MakeCommandTree(Context& context) {
   AddScheduleCommands(*root, context);
   AddTargetCommands(*root, context);
   AddMoveCommands(*root, context);
+  AddLimitCommands(*root, context);
   AddLeaseCommands(*root, context);
   AddWorkCommand(*root, context);
   AddAdminCommands(*root, context);

@@ -16,6 +16,7 @@ void AddScheduleCommands(CLI::App& root, Context& context);
 // target create|update|get|list|pause|resume|delete|dead|redrive
 void AddTargetCommands(CLI::App& root, Context& context);
 void AddMoveCommands(CLI::App& root, Context& context);       // move create|get|list|pause|resume|cancel
+void AddLimitCommands(CLI::App& root, Context& context);      // limit set|get|list|delete
 void AddJobCommands(CLI::App& root, Context& context);        // job get|list|cancel|retry, and enqueue:
 void AddEnqueueCommand(CLI::App& job, Context& context);      // job enqueue
 void AddLeaseCommands(CLI::App& root, Context& context);      // claim extend complete fail release snooze

@@ -12,6 +12,7 @@
 #include "client/cli/values.h"
 #include "tenure/v1/admin_service.grpc.pb.h"
 #include "tenure/v1/job_service.grpc.pb.h"
+#include "tenure/v1/limit_service.grpc.pb.h"
 #include "tenure/v1/move_service.grpc.pb.h"
 #include "tenure/v1/queue_service.grpc.pb.h"
 #include "tenure/v1/schedule_service.grpc.pb.h"
@@ -60,6 +61,7 @@ struct Connection::Impl {
         schedules(v1::ScheduleService::NewStub(channel)),
         targets(v1::TargetService::NewStub(channel)),
         moves(v1::MoveService::NewStub(channel)),
+        limits(v1::LimitService::NewStub(channel)),
         admin(v1::AdminService::NewStub(channel)) {}
 
   absl::Status Convert(const grpc::Status& status, absl::Duration deadline) const {
@@ -111,6 +113,7 @@ struct Connection::Impl {
   const std::unique_ptr<v1::ScheduleService::Stub> schedules;
   const std::unique_ptr<v1::TargetService::Stub> targets;
   const std::unique_ptr<v1::MoveService::Stub> moves;
+  const std::unique_ptr<v1::LimitService::Stub> limits;
   const std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
@@ -192,6 +195,26 @@ absl::StatusOr<v1::PauseQueueResponse> Connection::PauseQueue(const v1::PauseQue
 
 absl::StatusOr<v1::ResumeQueueResponse> Connection::ResumeQueue(const v1::ResumeQueueRequest& request) {
   return impl_->Call(*impl_->queues, &v1::QueueService::Stub::ResumeQueue, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ExplainResponse> Connection::Explain(const v1::ExplainRequest& request) {
+  return impl_->Call(*impl_->jobs, &v1::JobService::Stub::Explain, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::SetLimitResponse> Connection::SetLimit(const v1::SetLimitRequest& request) {
+  return impl_->Call(*impl_->limits, &v1::LimitService::Stub::SetLimit, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::GetLimitResponse> Connection::GetLimit(const v1::GetLimitRequest& request) {
+  return impl_->Call(*impl_->limits, &v1::LimitService::Stub::GetLimit, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::ListLimitsResponse> Connection::ListLimits(const v1::ListLimitsRequest& request) {
+  return impl_->Call(*impl_->limits, &v1::LimitService::Stub::ListLimits, request, Repeat::kSafe);
+}
+
+absl::StatusOr<v1::DeleteLimitResponse> Connection::DeleteLimit(const v1::DeleteLimitRequest& request) {
+  return impl_->Call(*impl_->limits, &v1::LimitService::Stub::DeleteLimit, request, Repeat::kOnce);
 }
 
 absl::StatusOr<v1::CreateScheduleResponse> Connection::CreateSchedule(const v1::CreateScheduleRequest& request) {

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "tenure/v1/admin_service.pb.h"
 #include "tenure/v1/job_service.pb.h"
+#include "tenure/v1/limit_service.pb.h"
 #include "tenure/v1/move_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
@@ -43,6 +44,7 @@ class Connection {
   absl::StatusOr<v1::CancelResponse> Cancel(const v1::CancelRequest& request);  // Safe.
   // Safe with a request_id, else once.
   absl::StatusOr<v1::RetryResponse> Retry(const v1::RetryRequest& request);
+  absl::StatusOr<v1::ExplainResponse> Explain(const v1::ExplainRequest& request);  // Safe.
 
   // Safe with a request_id, else once.
   absl::StatusOr<v1::ClaimResponse> Claim(const v1::ClaimRequest& request);
@@ -61,6 +63,11 @@ class Connection {
   absl::StatusOr<v1::PauseQueueResponse> PauseQueue(const v1::PauseQueueRequest& request);     // Safe.
   absl::StatusOr<v1::ResumeQueueResponse> ResumeQueue(const v1::ResumeQueueRequest& request);  // Safe.
 
+  absl::StatusOr<v1::SetLimitResponse> SetLimit(const v1::SetLimitRequest& request);        // Safe.
+  absl::StatusOr<v1::GetLimitResponse> GetLimit(const v1::GetLimitRequest& request);        // Safe.
+  absl::StatusOr<v1::ListLimitsResponse> ListLimits(const v1::ListLimitsRequest& request);  // Safe.
+  // Once: a repeat would answer LIMIT_NOT_FOUND.
+  absl::StatusOr<v1::DeleteLimitResponse> DeleteLimit(const v1::DeleteLimitRequest& request);
   // Once: a repeat would answer SCHEDULE_EXISTS.
   absl::StatusOr<v1::CreateScheduleResponse> CreateSchedule(const v1::CreateScheduleRequest& request);
   absl::StatusOr<v1::UpdateScheduleResponse> UpdateSchedule(const v1::UpdateScheduleRequest& request);  // Safe.

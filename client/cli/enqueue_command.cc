@@ -46,6 +46,8 @@ struct EnqueueOptions {
   int32_t crash_budget = 0;
   std::string idempotency_key;
   std::string effect_key;
+  std::vector<std::string> keys;
+  std::string group;
   std::string file;
   bool wait = false;
   std::optional<absl::Duration> wait_timeout;
@@ -75,6 +77,8 @@ absl::Status MakeSpec(const EnqueueOptions& options, std::istream& in, v1::JobSp
   }
   spec.set_idempotency_key(options.idempotency_key);
   spec.set_effect_key(options.effect_key);
+  for (const std::string& key : options.keys) spec.add_concurrency_keys(key);
+  spec.set_group_key(options.group);
   return absl::OkStatus();
 }
 
@@ -313,6 +317,8 @@ void AddEnqueueCommand(CLI::App& job, Context& context) {
                       "Makes enqueueing safe to repeat; with lines, each gets KEY-<line number>");
   AddDuration(*command, "--idempotency-retention", options->idempotency_retention, "How long the key is kept [1d]");
   command->add_option("--effect-key", options->effect_key, "Passed to the worker for the outside world [the job's id]");
+  AddRepeated(*command, "--key", options->keys, "A concurrency key, whose limit holds it up; may be repeated");
+  command->add_option("--group", options->group, "Strict order: one job of a group at a time");
   command->add_option("-f,--file", options->file, "JSON lines, one job a line; - for stdin")->type_name("FILE");
   CLI::Option* wait = command->add_flag("--wait", options->wait, "Wait for the outcome and print the result");
   AddDuration(*command, "--wait-timeout", options->wait_timeout, "Wait at most so long [for ever]")->needs(wait);

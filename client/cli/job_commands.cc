@@ -185,6 +185,33 @@ int Retry(Context& context, const std::vector<std::string>& ids) {
   });
 }
 
+int Explain(Context& context, const std::vector<std::string>& ids) {
+  int exit_status = kExitDone;
+  for (const std::string& id : ids) {
+    v1::ExplainRequest request;
+    request.set_id(id);
+    const auto response = context.connection().Explain(request);
+    if (!response.ok()) {
+      exit_status = Worse(exit_status, context.Report(response.status(), JobSubject(id), id));
+      if (exit_status == kExitUnreachable) return exit_status;
+      continue;
+    }
+    if (context.json) {
+      PrintJson(context.out(), *response);
+      continue;
+    }
+    context.out() << "Job " << id << " is " << StateName(response->state()) << '\n';
+    for (const v1::WaitCause& cause : response->causes()) {
+      context.out() << "  " << OneLine(cause.message(), 1024) << '\n';
+      if (cause.holder_job_ids().empty()) continue;
+      context.out() << "    held by";
+      for (const std::string& holder : cause.holder_job_ids()) context.out() << ' ' << holder;
+      context.out() << '\n';
+    }
+  }
+  return exit_status;
+}
+
 }  // namespace
 
 void AddJobCommands(CLI::App& root, Context& context) {
@@ -199,6 +226,11 @@ void AddJobCommands(CLI::App& root, Context& context) {
   OnRun(*get, context, [&context, get_options] { return Get(context, *get_options); });
 
   AddListCommand(*group, context);
+
+  auto explain_ids = std::make_shared<std::vector<std::string>>();
+  CLI::App* explain = group->add_subcommand("explain", "Say why jobs are not running: all that holds them up now");
+  explain->add_option("id", *explain_ids, "Ids of jobs")->required();
+  OnRun(*explain, context, [&context, explain_ids] { return Explain(context, *explain_ids); });
 
   auto cancel_ids = std::make_shared<std::vector<std::string>>();
   auto reason = std::make_shared<std::string>();

@@ -28,6 +28,15 @@ std::string PayloadField(const v1::Payload& payload) {
   return absl::StrCat(bytes.size(), " bytes", type);
 }
 
+// "a, b".
+std::string Keys(const v1::Job& job) {
+  std::string keys;
+  for (const std::string& key : job.concurrency_keys()) {
+    absl::StrAppend(&keys, keys.empty() ? "" : ", ", OneLine(key, 255));
+  }
+  return keys;
+}
+
 }  // namespace
 
 Table MakeJobTable() {
@@ -99,6 +108,8 @@ void PrintJob(std::ostream& out, const v1::Job& job, absl::Time now) {
       {"expires", TimeField(job.has_expire_time(), job.expire_time(), now)},
       {"retry of", job.retry_of()},
       {"forwarded to", job.forwarded_to()},
+      {"keys", Keys(job)},
+      {"group", OneLine(job.group_key(), 255)},
       {"effect key", OneLine(job.effect_key(), 255)},
       {"idempotency key", OneLine(job.idempotency_key(), 255)},
       {"backoff", backoff},

@@ -261,6 +261,8 @@ struct FailOptions {
   std::string detail;
   bool discard = false;
   std::optional<absl::Duration> retry_after;
+  std::optional<absl::Duration> pause_key_for;
+  std::string pause_key;
 };
 
 void AddFail(CLI::App& root, Context& context) {
@@ -274,6 +276,9 @@ void AddFail(CLI::App& root, Context& context) {
   CLI::Option* discard = command->add_flag("--discard", options->discard, "Do not retry: make it a dead letter now");
   AddDuration(*command, "--retry-after", options->retry_after, "Wait so long instead of the backoff")
       ->excludes(discard);
+  CLI::Option* pause = AddDuration(*command, "--pause-key-for", options->pause_key_for,
+                                   "Start nothing that names one of its keys for so long");
+  command->add_option("--pause-key", options->pause_key, "Only this one of its keys")->needs(pause);
   OnRun(*command, context, [&context, options] {
     return Settle<v1::FailRequest>(
         context, options->tokens,
@@ -283,6 +288,8 @@ void AddFail(CLI::App& root, Context& context) {
           item.mutable_error()->set_detail(options->detail);
           item.set_non_retryable(options->discard);
           if (options->retry_after) *item.mutable_retry_after() = ToProto(*options->retry_after);
+          if (options->pause_key_for) *item.mutable_pause_key_for() = ToProto(*options->pause_key_for);
+          item.set_pause_key(options->pause_key);
         },
         [&context](const v1::FailRequest& request) { return context.connection().Fail(request); });
   });

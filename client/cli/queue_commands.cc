@@ -24,6 +24,7 @@ struct SettingsOptions {
   std::optional<int64_t> max_depth;
   std::optional<int64_t> max_tenant_depth;
   std::optional<std::string> description;
+  std::optional<bool> groups_skip_retrying;
   bool paused = false;
   std::vector<std::string> reset;
 
@@ -44,6 +45,8 @@ void AddSettings(CLI::App& command, SettingsOptions& options) {
                      "Jobs that have not ended; beyond it enqueues are refused [no bound]");
   command.add_option("--max-tenant-depth", options.max_tenant_depth, "The same for each tenant [no bound]");
   command.add_option("--description", options.description, "A note for people");
+  command.add_option("--groups-skip-retrying", options.groups_skip_retrying,
+                     "true: a group passes over a job that waits for its retry [false: it holds the group]");
 }
 
 void SetBackoff(const SettingsOptions& options, v1::Backoff& backoff) {
@@ -59,6 +62,7 @@ v1::QueueSettings MakeSettings(const SettingsOptions& options) {
   if (options.max_depth) settings.set_max_depth(*options.max_depth);
   if (options.max_tenant_depth) settings.set_max_tenant_depth(*options.max_tenant_depth);
   if (options.description) settings.set_description(*options.description);
+  if (options.groups_skip_retrying) settings.set_groups_skip_retrying(*options.groups_skip_retrying);
   if (options.has_backoff()) SetBackoff(options, *settings.mutable_backoff());
   return settings;
 }
@@ -83,6 +87,7 @@ void PrintQueue(Context& context, const v1::Queue& queue) {
   context.out() << "Queue " << queue.name() << (queue.paused() ? " (paused)" : "") << '\n';
   PrintFields(context.out(),
               {{"description", OneLine(settings.description(), 1024)},
+               {"groups", settings.groups_skip_retrying() ? "pass over jobs that wait for a retry" : ""},
                {"created", queue.has_create_time() ? ShowTime(FromProto(queue.create_time())) : ""},
                {"max attempts", absl::StrCat(settings.max_attempts())},
                {"crash budget", absl::StrCat(settings.crash_budget())},
@@ -121,6 +126,7 @@ int Update(Context& context, const SettingsOptions& options) {
   if (options.max_depth) mask("max_depth");
   if (options.max_tenant_depth) mask("max_tenant_depth");
   if (options.description) mask("description");
+  if (options.groups_skip_retrying) mask("groups_skip_retrying");
   if (options.has_backoff()) {
     // The mask knows the backoff only as a whole: keep the parts that were not named.
     v1::GetQueueRequest get;
@@ -217,8 +223,8 @@ void AddQueueCommands(CLI::App& root, Context& context) {
   CLI::App* update = group->add_subcommand("update", "Change a queue's settings; those not named stay");
   AddSettings(*update, *update_options);
   AddRepeated(*update, "--reset", update_options->reset, "Set this back to its default; may be repeated")
-      ->check(
-          CLI::IsMember({"max_attempts", "crash_budget", "backoff", "description", "max_depth", "max_tenant_depth"}));
+      ->check(CLI::IsMember({"max_attempts", "crash_budget", "backoff", "description", "max_depth", "max_tenant_depth",
+                             "groups_skip_retrying"}));
   OnRun(*update, context, [&context, update_options] { return Update(context, *update_options); });
 
   const auto add_names = [&context, group](const std::string& name, const std::string& description, auto run) {

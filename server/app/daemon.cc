@@ -28,6 +28,7 @@
 #include "server/rpc/admin_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/json_dispatch.h"
+#include "server/rpc/limit_service.h"
 #include "server/rpc/move_service.h"
 #include "server/rpc/queue_service.h"
 #include "server/rpc/schedule_service.h"
@@ -120,6 +121,7 @@ class DaemonImpl : public Daemon {
         schedules_(*engine_, {configuration_.max_payload_bytes}),
         targets_(*engine_),
         moves_(*engine_),
+        limits_(*engine_),
         admin_(*engine_),
         json_(methods_),
         engine_metrics_(*engine_, clock_, metrics_),
@@ -132,6 +134,7 @@ class DaemonImpl : public Daemon {
     schedules_.Register(methods_);
     targets_.Register(methods_);
     moves_.Register(methods_);
+    limits_.Register(methods_);
     admin_.Register(methods_);
     engine_->OnScheduled([this](absl::Duration from_now) { promoter_signal_.Scheduled(from_now); });
   }
@@ -218,6 +221,7 @@ class DaemonImpl : public Daemon {
     dependencies.clock = &clock_;
     dependencies.tunables = &configuration_.tunables;
     dependencies.note_ready = [this](std::vector<store::ReadyRange> ranges) { engine_->NoteReady(std::move(ranges)); };
+    dependencies.note_gates = [this](const store::GatesByQueue& gates) { engine_->NoteGates(gates); };
     dependencies.promoter_signal = &promoter_signal_;
     dependencies.metrics = &metrics_;
     dependencies.replica = [this] { return engine_->replica_id(); };
@@ -257,6 +261,7 @@ class DaemonImpl : public Daemon {
   rpc::ScheduleService schedules_;
   rpc::TargetService targets_;
   rpc::MoveService moves_;
+  rpc::LimitService limits_;
   rpc::AdminService admin_;
   rpc::JsonDispatcher json_;
   http::EngineMetrics engine_metrics_;

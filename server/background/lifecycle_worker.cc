@@ -28,13 +28,16 @@ class Lifecycle : public Worker {
         note_ready_(dependencies.note_ready),
         promoter_signal_(dependencies.promoter_signal),
         move_batch_(static_cast<int>(dependencies.tunables->Count("lifecycle.move_batch"))),
+        note_gates_(dependencies.note_gates),
         interval_(dependencies.tunables->Duration("lifecycle.interval")),
         batch_(static_cast<int>(dependencies.tunables->Count("lifecycle.batch"))) {}
 
   absl::Status Run(RunContext& context) override {
     return RunRounds(context, [&]() -> absl::StatusOr<absl::Duration> {
       if (context.clock().Now() >= next_expiry_) {
-        TENURE_ASSIGN_OR_RETURN(const int ended, store_.ExpireJobs(context.fence(), batch_));
+        store::GatesByQueue freed;
+        TENURE_ASSIGN_OR_RETURN(const int ended, store_.ExpireJobs(context.fence(), batch_, &freed));
+        if (!freed.empty() && note_gates_) note_gates_(freed);
         if (ended < batch_) next_expiry_ = context.clock().Now() + absl::ToChronoNanoseconds(interval_);
       }
       TENURE_ASSIGN_OR_RETURN(const absl::Duration moves, StepMoves(context));
@@ -88,6 +91,7 @@ class Lifecycle : public Worker {
   const int move_batch_;
   std::map<int64_t, Clock::TimePoint> next_step_;  // By move.
   Clock::TimePoint next_expiry_{};
+  const std::function<void(const store::GatesByQueue&)> note_gates_;
   const absl::Duration interval_;
   const int batch_;
 };

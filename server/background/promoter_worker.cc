@@ -51,6 +51,7 @@ class Promoter : public Worker {
         clock_(*dependencies.clock),
         signal_(*dependencies.promoter_signal),
         note_ready_(dependencies.note_ready),
+        note_gates_(dependencies.note_gates),
         batch_(static_cast<int>(dependencies.tunables->Count("promoter.batch"))),
         min_pause_(absl::ToChronoNanoseconds(dependencies.tunables->Duration("promoter.min_pause"))),
         full_scan_interval_(absl::ToChronoNanoseconds(dependencies.tunables->Duration("promoter.full_scan_interval"))) {
@@ -85,6 +86,7 @@ class Promoter : public Worker {
     database_now_ = result.now;
     database_now_at_ = received;
     if (!result.ready.empty() && note_ready_) note_ready_(std::move(result.ready));
+    if (!result.blocked.empty() && note_gates_) note_gates_(result.blocked);
     if (result.more) return absl::OkStatus();
 
     Clock::TimePoint next = *full_scan_due_;
@@ -110,6 +112,7 @@ class Promoter : public Worker {
   Clock& clock_;
   PromoterSignal& signal_;
   const std::function<void(std::vector<store::ReadyRange>)> note_ready_;
+  const std::function<void(const store::GatesByQueue&)> note_gates_;
   const int batch_;
   const Clock::Duration min_pause_;
   const Clock::Duration full_scan_interval_;

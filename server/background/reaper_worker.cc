@@ -31,6 +31,7 @@ class Reaper : public Worker {
   explicit Reaper(const Dependencies& dependencies)
       : store_(*dependencies.store),
         note_ready_(dependencies.note_ready),
+        note_gates_(dependencies.note_gates),
         interval_(dependencies.tunables->Duration("reaper.interval")),
         batch_(static_cast<int>(dependencies.tunables->Count("reaper.batch"))) {}
 
@@ -56,6 +57,7 @@ class Reaper : public Worker {
               {{"recovered", absl::StrCat(result.recovered)}, {"discarded", absl::StrCat(result.discarded)}});
     }
     if (!result.ready.empty() && note_ready_) note_ready_(std::move(result.ready));
+    if (!result.freed.empty() && note_gates_) note_gates_(result.freed);
     if (result.next_expiry) pause = std::min(interval_, std::max(*result.next_expiry, kShortestPause));
     TENURE_RETURN_IF_ERROR(evicted.status());
     return pause;
@@ -63,6 +65,7 @@ class Reaper : public Worker {
 
   store::Store& store_;
   const std::function<void(std::vector<store::ReadyRange>)> note_ready_;
+  const std::function<void(const store::GatesByQueue&)> note_gates_;
   const absl::Duration interval_;
   const int batch_;
 };

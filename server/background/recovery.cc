@@ -31,6 +31,10 @@ absl::StatusOr<store::RecoverResult> RecoverVanished(store::Store& store, const 
           result.recovered += some.recovered;
           result.discarded += some.discarded;
           result.ready.insert(result.ready.end(), some.ready.begin(), some.ready.end());
+          for (auto& [of, names] : some.freed) {
+            store::GateNames& freed = result.freed[of];
+            freed.insert(freed.end(), names.begin(), names.end());
+          }
           Soonest(result.next_expiry, some.next_expiry);
         }
         return absl::OkStatus();

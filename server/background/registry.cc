@@ -15,10 +15,10 @@
 namespace tenure::background {
 
 std::span<const WorkerEntry> AllWorkers() {
-  static const std::array<WorkerEntry, 13> table = {
-      ReaperWorker(), PromoterWorker(),    SchedulerWorker(), LifecycleWorker(), RetentionWorker(),
-      StatsWorker(),  VacuumGuardWorker(), RewriterWorker(),  NotifyWorker(),    EventLogWorker(),
-      ExportWorker(), InventoryWorker(),   RelayWorker()};
+  static const std::array<WorkerEntry, 14> table = {
+      ReaperWorker(),    PromoterWorker(), AdmissionWorker(),   SchedulerWorker(), LifecycleWorker(),
+      RetentionWorker(), StatsWorker(),    VacuumGuardWorker(), RewriterWorker(),  NotifyWorker(),
+      EventLogWorker(),  ExportWorker(),   InventoryWorker(),   RelayWorker()};
   return table;
 }
 

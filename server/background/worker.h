@@ -40,6 +40,8 @@ struct Dependencies {
   const Tunables* tunables = nullptr;
   // Told which jobs became ready, so that polls parked in this process need not wait for the events. Must not block.
   std::function<void(std::vector<store::ReadyRange>)> note_ready;
+  // Told at which gates slots became free, or jobs now wait, so that they are looked at at once. Must not block.
+  std::function<void(const store::GatesByQueue&)> note_gates;
   // Told by the engine when jobs are scheduled.
   PromoterSignal* promoter_signal = nullptr;
   Metrics* metrics = nullptr;

@@ -5,6 +5,7 @@
 
 namespace tenure::background {
 
+WorkerEntry AdmissionWorker();
 WorkerEntry ReaperWorker();
 WorkerEntry PromoterWorker();
 WorkerEntry SchedulerWorker();

@@ -55,6 +55,8 @@ Metrics::Metrics(size_t max_queues)
       jobs_settled(Counters("tenure_jobs_settled_total", {"queue", "outcome"},
                             "Leases and jobs that ended by queue and outcome (completed, failed, discarded, released, "
                             "snoozed, cancelled, expired)")),
+      jobs_admitted(Counters("tenure_jobs_admitted_total", {"queue"},
+                             "Jobs that passed their keys, group and queue limits and became ready, by queue")),
       job_start_latency(Histograms("tenure_job_start_latency_seconds", {"queue"},
                                    "From when a job was due to when it was claimed, by queue", LatencyBuckets())),
       queue_jobs(Gauges("tenure_queue_jobs", {"queue", "state"},

@@ -69,6 +69,7 @@ class Metrics {
   CounterFamily jobs_enqueued;  // queue, outcome: accepted, duplicate, refused
   // queue, outcome: completed, failed, discarded, released, snoozed, cancelled, expired
   CounterFamily jobs_settled;
+  CounterFamily jobs_admitted;        // queue
   HistogramFamily job_start_latency;  // queue: from due to claimed
   // Queues. Kept by http/queue_metrics.h, from what the engine knows at each scrape.
   prometheus::Family<prometheus::Gauge>& queue_jobs;              // queue, state

@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/base/metrics.h"
+#include "server/engine/admission_engine.h"
 #include "server/engine/move_engine.h"
 #include "server/engine/schedule_engine.h"
 #include "server/engine/target_engine.h"
@@ -148,7 +149,7 @@ class PollHandle {
   virtual void Cancel() = 0;
 };
 
-class Engine : public ScheduleEngine, public TargetEngine, public MoveEngine {
+class Engine : public ScheduleEngine, public TargetEngine, public MoveEngine, public AdmissionEngine {
  public:
   // Registers the replica and begins to read events; retries for ever while the database is away (calls then answer
   // UNAVAILABLE). Returns at once.

@@ -93,6 +93,7 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::WriteJobs(int32_t queue, std::span
   desk_.NoteReady(result->ready);
   TellOthers(result->ready);
   if (!result->ready.empty()) own_.Note(result->xid);
+  LookAtGates(queue, std::move(result->blocked));
   NoteScheduled(result->earliest_due);
   int accepted = 0, duplicate = 0, refused = 0;
   for (const store::EnqueueOutcome& outcome : result->jobs) {

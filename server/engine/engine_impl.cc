@@ -44,6 +44,8 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
                std::lock_guard<std::mutex> lock(mu_);
                seen_workers_[worker] = std::move(names);
              }}),
+      admission_(store, executor_, timers_, metrics,
+                 [this](int32_t queue, const store::AdmitResult& result) { NoteAdmitted(queue, result); }),
       enqueue_lane_(
           "enqueue", executor_, metrics, LimitsOf(options_),
           [this](int32_t queue, std::span<const store::NewJob> items) { return FlushEnqueue(queue, items, false); }),
@@ -99,6 +101,7 @@ void EngineImpl::Stop(Deadline deadline) {
     stopping_ = true;
   }
   cv_.notify_all();
+  admission_.Stop();
   if (loop_.joinable()) loop_.join();
   if (listener_.joinable()) listener_.join();
   timers_.Stop();
@@ -190,6 +193,7 @@ void EngineImpl::Retry(std::vector<store::JobId> ids, std::string request_id,
     for (const store::JobId& id : ids) {
       auto outcome = store_.Retry(id, request_id);
       if (!outcome.ok()) return done(outcome.status());
+      LookAtGates(id.queue, std::move(outcome->blocked));
       outcomes.push_back(std::move(*outcome));
     }
     done(std::move(outcomes));

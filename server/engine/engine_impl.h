@@ -1,8 +1,8 @@
 // The engine's parts, put together. Layer: engine. Thread-safe.
 //
 // engine_impl.cc: life and look-ups. engine_jobs.cc: Enqueue, Cancel, Claim. engine_tokens.cc: all that names a lease
-// token. engine_schedules.cc, engine_targets.cc: schedules, targets. replica_loop.cc: the thread that keeps this
-// replica alive and reads events.
+// token. engine_schedules.cc, engine_targets.cc: schedules, targets. engine_admission.cc: limits and admission.
+// replica_loop.cc: the thread that keeps this replica alive and reads events.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/engine/admission_desk.h"
 #include "server/engine/batch_lane.h"
 #include "server/engine/claim_desk.h"
 #include "server/engine/depth_gate.h"
@@ -100,6 +101,15 @@ class EngineImpl : public Engine {
                           Callback<std::vector<store::Delivery>> done) override;
   void RedriveDeliveries(std::string name, std::vector<int64_t> ids, Callback<store::Redriven> done) override;
 
+  void SetLimit(std::string queue, store::LimitScope scope, std::string key, store::LimitSettings settings,
+                LimitCallback<store::Limit> done) override;
+  void GetLimit(std::string queue, store::LimitScope scope, std::string key, LimitCallback<store::Limit> done) override;
+  void ListLimits(std::string queue, store::LimitScope after_scope, std::string after_key, int limit,
+                  LimitCallback<std::vector<store::Limit>> done) override;
+  void DeleteLimit(std::string queue, store::LimitScope scope, std::string key, LimitCallback<bool> done) override;
+  void Explain(const store::JobId& id, LimitCallback<store::Explanation> done) override;
+  void NoteGates(const store::GatesByQueue& gates) override;
+
   void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override;
   void ListReplicas(Callback<std::vector<store::ReplicaRow>> done) override;
   void ListBackground(Callback<std::vector<store::BackgroundRow>> done) override;
@@ -158,6 +168,14 @@ class EngineImpl : public Engine {
   void NoteScheduled(const std::optional<absl::Duration>& from_now);
   // Their ids; blocks.
   absl::StatusOr<std::vector<int32_t>> EnsureQueues(const std::vector<std::string>& names);
+
+  // --- engine_admission.cc
+  // A slot may have become free at these gates of a queue, or somebody new waits there.
+  void LookAtGates(int32_t queue, store::GateNames names);
+  void LookAtPrefix(int32_t queue, const std::string& prefix);
+  // After a change of a limit. Blocks.
+  void LookAfter(int32_t queue, store::LimitScope scope, const std::string& key);
+  void NoteAdmitted(int32_t queue, const store::AdmitResult& result);
 
   // Counts the call until `done` has run (Stop waits for that), runs it at most once, and if it is dropped unrun (the
   // engine stopped), answers UNAVAILABLE in its place: no caller is left without an answer.
@@ -224,6 +242,7 @@ class EngineImpl : public Engine {
   NoticeBoard notices_;
   OutcomeWaiters waiters_;
   ClaimDesk desk_;
+  AdmissionDesk admission_;
   EnqueueLane enqueue_lane_;
   EnqueueLane keyed_lane_;
   ExtendLane extend_lane_;

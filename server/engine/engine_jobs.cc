@@ -52,6 +52,8 @@ void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadl
         for (size_t i : part) of_part.push_back(self->ids[i]);
         auto result = store_.Cancel(queue, of_part, self->reason);
         if (!result.ok()) return self->done(result.status());
+        result->freed.emplace_back("q");
+        LookAtGates(queue, std::move(result->freed));
         std::vector<store::JobId> ended;
         int cancelled = 0, leases = 0;
         for (size_t i = 0; i < part.size(); ++i) {

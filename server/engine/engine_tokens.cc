@@ -242,6 +242,10 @@ absl::StatusOr<std::vector<store::SettleOutcome>> EngineImpl::FlushSettle(int32_
                                                                  : "snoozed";
     Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", outcome}}, n);
   }
+  // Slots are filled again before anything else.
+  if (!states.empty()) result->freed.emplace_back("q");
+  LookAtGates(queue, std::move(result->freed));
+  for (auto& [to, names] : result->blocked) LookAtGates(to, std::move(names));
   desk_.NoteReady(result->ready);
   TellOthers(result->ready);
   if (!result->ready.empty()) own_.Note(result->xid);

@@ -48,10 +48,12 @@ void ReadyCursor::Apply(store::Key low, store::Key high) {
 
 std::vector<store::ClaimRange> ReadyCursor::Plan(int16_t priority, size_t limit) {
   std::vector<store::ClaimRange> ranges;
-  planned_sides_ = std::min(sides_.size(), limit);
+  main_first_ = main_waits_ && open_ && limit > 0;
+  if (main_first_) ranges.push_back({priority, main_, store::kHighestKey});
+  planned_sides_ = std::min(sides_.size(), limit - ranges.size());
   for (size_t i = 0; i < planned_sides_; ++i) ranges.push_back({priority, Before(sides_[i].low), sides_[i].high});
-  planned_main_ = open_ && ranges.size() < limit;
-  if (planned_main_) ranges.push_back({priority, main_, store::kHighestKey});
+  planned_main_ = main_first_ || (open_ && ranges.size() < limit);
+  if (planned_main_ && !main_first_) ranges.push_back({priority, main_, store::kHighestKey});
   in_flight_ = true;
   return ranges;
 }
@@ -60,18 +62,22 @@ void ReadyCursor::Finish(bool ok, const store::ClaimResult::RangeRead* read, siz
   in_flight_ = false;
   if (ok) {
     std::vector<Range> left;
-    for (size_t i = 0; i < planned_sides_ && i < count; ++i) {
-      if (read[i].exhausted) continue;
+    const size_t first_side = main_first_ ? 1 : 0;
+    for (size_t i = 0; i < planned_sides_ && first_side + i < count; ++i) {
+      const auto& one = read[first_side + i];
+      if (one.exhausted) continue;
       Range side = sides_[i];
-      if (read[i].last) side.low = {read[i].last->rank, read[i].last->id + 1};
+      if (one.last) side.low = {one.last->rank, one.last->id + 1};
       if (side.low <= side.high) left.push_back(side);
     }
     left.insert(left.end(), sides_.begin() + static_cast<std::ptrdiff_t>(planned_sides_), sides_.end());
     sides_ = std::move(left);
-    if (planned_main_ && planned_sides_ < count) {
-      const auto& main = read[planned_sides_];
+    const size_t main_at = main_first_ ? 0 : planned_sides_;
+    if (planned_main_ && main_at < count) {
+      const auto& main = read[main_at];
       if (main.last) main_ = std::max(main_, *main.last);
       if (main.exhausted) open_ = false;
+      main_waits_ = !main.exhausted && !main.last;
     }
   }
   planned_sides_ = 0;

@@ -35,8 +35,10 @@ class ReadyCursor {
   // True if a claim may find something.
   bool MaybeReady() const { return open_ || !sides_.empty(); }
 
-  // The stretches to read, the oldest first: side ranges, then what lies beyond the main cursor. A claim is then in
-  // flight until Finish; at most one at a time.
+  // The stretches to read: side ranges, the oldest first, then what lies beyond the main cursor, which comes
+  // first if the claim before did not get to it. (What was admitted has a higher rank than what is enqueued as ready,
+  // so of a queue with both one is beyond the cursor and the other beside it, and must not wait for the other's
+  // backlog.) A claim is then in flight until Finish; at most one at a time.
   std::vector<store::ClaimRange> Plan(int16_t priority, size_t limit);
   // How far each planned stretch was read. `ok` false: the claim failed, nothing is known to be read.
   void Finish(bool ok, const store::ClaimResult::RangeRead* read, size_t count);
@@ -58,6 +60,8 @@ class ReadyCursor {
   bool in_flight_ = false;
   size_t planned_sides_ = 0;
   bool planned_main_ = false;
+  bool main_first_ = false;  // In the claim that is planned.
+  bool main_waits_ = false;  // The last claim was full before it got to the main cursor.
   std::vector<Range> late_;  // Came while a claim was in flight.
 };
 

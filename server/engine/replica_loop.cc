@@ -179,6 +179,7 @@ void EngineImpl::Apply(const store::EventBatch& events) {
   own_.Turn();
   desk_.NoteReady(ready);
   if (!events.notices.empty()) notices_.Post(events.notices);
+  NoteGates(events.admit);
   if (events.earliest_due) NoteScheduled(*events.earliest_due - events.now);
   for (int32_t queue : ended_in) waiters_.EndedSomewhere(queue);
 }
@@ -332,6 +333,7 @@ void EngineImpl::ReapDue() {
           return;
         }
         int expired = 0, discarded = 0;
+        store::GateNames freed;
         for (size_t i = 0; i < part.size(); ++i) {
           const store::Reaped& one = (*reaped)[i];
           if (one.remaining) {
@@ -342,12 +344,17 @@ void EngineImpl::ReapDue() {
             watch_.Drop(part[i]);
             expired += !one.gone;
             discarded += one.discarded;
+            freed.insert(freed.end(), one.freed.begin(), one.freed.end());
           }
         }
         const std::string name = directory_.Name(queue);
         Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "expired"}}, expired);
         Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "discarded"}}, discarded);
-        if (discarded > 0) waiters_.EndedSomewhere(queue);
+        if (discarded > 0) {
+          waiters_.EndedSomewhere(queue);
+          freed.emplace_back("q");
+          LookAtGates(queue, std::move(freed));
+        }
         desk_.NoteReady(ready);
         TellOthers(ready);
       });

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "server/base/status.h"
 #include "server/rpc/text.h"
+#include "server/store/admission.h"
 
 namespace tenure::rpc {
 namespace {
@@ -52,6 +53,20 @@ absl::Status TimesFrom(const Field& field, const v1::JobSpec& spec, store::NewJo
   if (spec.has_ttl()) {
     TENURE_ASSIGN_OR_RETURN(job.ttl, DurationIn(field / "ttl", spec.ttl(), absl::Milliseconds(1), kTenYears));
   }
+  return absl::OkStatus();
+}
+
+// Sorted and distinct: everybody passes the gates of keys in one order.
+absl::Status KeysFrom(const Field& field, const v1::JobSpec& spec, store::NewJob& job) {
+  TENURE_RETURN_IF_ERROR(
+      CheckCount(field / "concurrency_keys", spec.concurrency_keys_size(), 0, store::kMaxKeys, "keys"));
+  for (int i = 0; i < spec.concurrency_keys_size(); ++i) {
+    TENURE_RETURN_IF_ERROR(CheckText(field.Item("concurrency_keys", i), spec.concurrency_keys(i), 1, kMaxKey));
+    job.concurrency_keys.push_back(spec.concurrency_keys(i));
+  }
+  std::sort(job.concurrency_keys.begin(), job.concurrency_keys.end());
+  job.concurrency_keys.erase(std::unique(job.concurrency_keys.begin(), job.concurrency_keys.end()),
+                             job.concurrency_keys.end());
   return absl::OkStatus();
 }
 
@@ -136,6 +151,8 @@ absl::StatusOr<engine::EnqueueItem> JobFrom(const Field& field, v1::JobSpec& spe
   TENURE_RETURN_IF_ERROR(CheckText(field / "tenant", spec.tenant(), 0, kMaxKey));
   TENURE_RETURN_IF_ERROR(CheckText(field / "idempotency_key", spec.idempotency_key(), 0, kMaxKey));
   TENURE_RETURN_IF_ERROR(CheckText(field / "effect_key", spec.effect_key(), 0, kMaxKey));
+  TENURE_RETURN_IF_ERROR(CheckText(field / "group_key", spec.group_key(), 0, kMaxKey));
+  TENURE_RETURN_IF_ERROR(KeysFrom(field, spec, job));
   TENURE_RETURN_IF_ERROR(TimesFrom(field, spec, job));
   TENURE_ASSIGN_OR_RETURN(job.max_attempts, BudgetFrom(field / "max_attempts", spec.max_attempts(), 10'000));
   TENURE_ASSIGN_OR_RETURN(job.crash_budget, BudgetFrom(field / "crash_budget", spec.crash_budget(), 1'000));
@@ -160,6 +177,7 @@ absl::StatusOr<engine::EnqueueItem> JobFrom(const Field& field, v1::JobSpec& spe
   job.tenant = std::move(*spec.mutable_tenant());
   job.idempotency_key = std::move(*spec.mutable_idempotency_key());
   job.effect_key = std::move(*spec.mutable_effect_key());
+  job.group = std::move(*spec.mutable_group_key());
   return item;
 }
 
@@ -295,6 +313,15 @@ absl::StatusOr<store::FailItem> FailFrom(const Field& field, v1::FailItem& item)
     TENURE_ASSIGN_OR_RETURN(out.retry_after,
                             DurationIn(field / "retry_after", item.retry_after(), absl::ZeroDuration(), kMonth));
   }
+  if (item.has_pause_key_for()) {
+    TENURE_ASSIGN_OR_RETURN(out.pause_for, DurationIn(field / "pause_key_for", item.pause_key_for(),
+                                                      absl::ZeroDuration(), absl::Hours(24)));
+  }
+  TENURE_RETURN_IF_ERROR(CheckText(field / "pause_key", item.pause_key(), 0, kMaxKey));
+  if (!item.pause_key().empty() && !item.has_pause_key_for()) {
+    return Invalid(field / "pause_key", "needs pause_key_for");
+  }
+  out.pause_key = std::move(*item.mutable_pause_key());
   return out;
 }
 
@@ -338,6 +365,7 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
                           DepthFrom(field / "max_tenant_depth", settings.max_tenant_depth(), 1'000'000));
   TENURE_RETURN_IF_ERROR(CheckText(field / "description", settings.description(), 0, kMaxNote));
   out.description = settings.description();
+  out.skip_retrying = settings.groups_skip_retrying();
   if (set != nullptr) {
     if (out.max_attempts) set->insert("max_attempts");
     if (out.crash_budget) set->insert("crash_budget");
@@ -345,13 +373,15 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
     if (!out.description.empty()) set->insert("description");
     if (out.max_depth) set->insert("max_depth");
     if (out.max_tenant_depth) set->insert("max_tenant_depth");
+    if (out.skip_retrying) set->insert("groups_skip_retrying");
   }
   return out;
 }
 
 absl::StatusOr<std::set<std::string>> UpdatedFields(const v1::UpdateQueueRequest& request, std::set<std::string> set) {
-  static const std::set<std::string> kAll = {"max_attempts", "crash_budget", "backoff",
-                                             "description",  "max_depth",    "max_tenant_depth"};
+  static const std::set<std::string> kAll = {"max_attempts",        "crash_budget", "backoff",
+                                             "description",         "max_depth",    "max_tenant_depth",
+                                             "groups_skip_retrying"};
   if (!request.has_update_mask() || request.update_mask().paths().empty()) {
     if (set.empty())
       return Invalid(Field("settings"), "sets nothing; set a field, or name one in update_mask to reset it");

@@ -83,6 +83,8 @@ void ToProto(store::Job&& job, std::string queue, v1::Job* out) {
   out->set_retry_of(std::move(job.retry_of));
   out->set_forwarded_to(std::move(job.forwarded_to));
   out->set_idempotency_key(std::move(job.idempotency_key));
+  for (std::string& key : job.concurrency_keys) out->add_concurrency_keys(std::move(key));
+  out->set_group_key(std::move(job.group));
   ToProto(job.created, out->mutable_create_time());
   ToProto(job.due, out->mutable_due_time());
   ToProto(job.updated, out->mutable_update_time());
@@ -142,6 +144,7 @@ void ToProto(const engine::QueueInfo& info, v1::Queue* out) {
   out->mutable_settings()->set_description(settings.description);
   out->mutable_settings()->set_max_depth(settings.max_depth.value_or(0));
   out->mutable_settings()->set_max_tenant_depth(settings.max_tenant_depth.value_or(0));
+  out->mutable_settings()->set_groups_skip_retrying(settings.skip_retrying);
   out->set_paused(info.queue.paused);
   ToProto(info.queue.created, out->mutable_create_time());
   v1::QueueStats* stats = out->mutable_stats();

@@ -9,6 +9,7 @@
 #include "server/base/status.h"
 #include "server/rpc/batch.h"
 #include "server/rpc/conversion.h"
+#include "server/rpc/explain_conversion.h"
 #include "server/rpc/page_token.h"
 
 namespace tenure::rpc {
@@ -29,6 +30,8 @@ void JobService::Register(MethodTable& table) {
   table.Add<v1::ListRequest, v1::ListResponse>(kService, "List", [this](auto call) { List(std::move(call)); });
   table.Add<v1::CancelRequest, v1::CancelResponse>(kService, "Cancel", [this](auto call) { Cancel(std::move(call)); });
   table.Add<v1::RetryRequest, v1::RetryResponse>(kService, "Retry", [this](auto call) { Retry(std::move(call)); });
+  table.Add<v1::ExplainRequest, v1::ExplainResponse>(kService, "Explain",
+                                                     [this](auto call) { Explain(std::move(call)); });
 }
 
 void JobService::Enqueue(CallPtr<v1::EnqueueRequest, v1::EnqueueResponse> call) {
@@ -178,6 +181,21 @@ void JobService::Retry(CallPtr<v1::RetryRequest, v1::RetryResponse> call) {
                   }
                   call->Finish();
                 });
+}
+
+void JobService::Explain(CallPtr<v1::ExplainRequest, v1::ExplainResponse> call) {
+  const absl::StatusOr<store::JobId> id = store::JobId::Parse(call->request().id(), "id");
+  if (!id.ok()) return call->Finish(id.status());
+  engine_.Explain(*id, [this, call](const absl::StatusOr<store::Explanation>& explanation) {
+    if (!explanation.ok()) return call->Finish(explanation.status());
+    v1::ExplainResponse& response = call->response();
+    response.set_state(ToProto(explanation->job.state));
+    response.set_queue(engine_.QueueName(explanation->job.id.queue));
+    for (const store::WaitCause& cause : explanation->causes) {
+      ToProto(cause, response.queue(), response.add_causes());
+    }
+    call->Finish();
+  });
 }
 
 }  // namespace tenure::rpc

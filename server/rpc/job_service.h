@@ -20,6 +20,7 @@ class JobService {
   void List(CallPtr<v1::ListRequest, v1::ListResponse> call);
   void Cancel(CallPtr<v1::CancelRequest, v1::CancelResponse> call);
   void Retry(CallPtr<v1::RetryRequest, v1::RetryResponse> call);
+  void Explain(CallPtr<v1::ExplainRequest, v1::ExplainResponse> call);
 
  private:
   // One page, or a shorter one if its payloads would outgrow a message.

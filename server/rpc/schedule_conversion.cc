@@ -30,6 +30,9 @@ absl::Status CheckAllowed(const Field& field, const v1::JobSpec& job) {
   if (!job.idempotency_key().empty() || job.has_idempotency_retention()) {
     return Invalid(field / "idempotency_key", "is not allowed in a schedule: each slot has one job in any case");
   }
+  // What schedules make is stored apart, without these.
+  if (job.concurrency_keys_size() > 0) return Invalid(field / "concurrency_keys", "is not allowed in a schedule");
+  if (!job.group_key().empty()) return Invalid(field / "group_key", "is not allowed in a schedule");
   if (!job.effect_key().empty()) {
     return Invalid(field / "effect_key", "is not allowed in a schedule: its jobs are different effects");
   }

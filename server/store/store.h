@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/store/admission.h"
 #include "server/store/moves.h"
 #include "server/store/rewrites.h"
 #include "server/store/schedules.h"
@@ -37,17 +38,21 @@ struct EnqueueResult {
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> earliest_due;  // From now, of those that were scheduled.
   uint64_t xid = 0;                            // The transaction that made them ready; 0: more than one.
+  GateNames blocked;                           // What some of them wait for.
 };
 
 struct SettleResult {
   std::vector<SettleOutcome> items;
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> earliest_due;
-  uint64_t xid = 0;  // As above.
+  uint64_t xid = 0;      // As above.
+  GateNames freed;       // Gates at which a slot has become free, or somebody new waits.
+  GatesByQueue blocked;  // What follow-ups wait for.
 };
 
 struct CancelResult {
   std::vector<CancelOutcome> items;
+  GateNames freed;
 };
 
 // What a batch of look-ups says about tokens that a first statement could not settle.
@@ -58,6 +63,7 @@ struct ResolvedToken {
 };
 
 class Store : public ScheduleStore,
+              public AdmissionStore,
               public TargetStore,
               public ShardStore,
               public MoveStore,
@@ -207,8 +213,9 @@ class Store : public ScheduleStore,
   // Makes ready what is scheduled and due at or after `after` (a due time; InfinitePast: from the beginning), at most
   // `limit` jobs, in the order of their due times.
   virtual absl::StatusOr<PromoteResult> Promote(const Fence& fence, absl::Time after, int limit) = 0;
-  // Ends jobs whose expires has come and that have not started. Returns how many, at most `limit`.
-  virtual absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit) = 0;
+  // Ends jobs whose expires has come and that have not started. Returns how many, at most `limit`; `freed` (if given):
+  // the gates at which they stood or held a slot.
+  virtual absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit, GatesByQueue* freed = nullptr) = 0;
   // Makes the history, dead letter and payload partitions from today to `days_ahead` days from now. Not fenced:
   // idempotent.
   virtual absl::Status EnsurePartitions(int days_ahead) = 0;

@@ -45,6 +45,11 @@ struct Payload {
 
 using Headers = std::map<std::string, std::string>;
 
+// What jobs of a queue wait for before they are ready, by name: "k" and a concurrency key, "g" and a group, "q" the
+// queue itself.
+using GateNames = std::vector<std::string>;
+using GatesByQueue = std::map<int32_t, GateNames>;
+
 // Validated by the caller (rpc/), except what only the database knows.
 struct NewJob {
   std::string kind;
@@ -61,7 +66,9 @@ struct NewJob {
   std::optional<Backoff> backoff;
   std::string idempotency_key;  // Empty: none.
   absl::Duration idempotency_retention = absl::Hours(24);
-  std::string effect_key;  // Empty: the id.
+  std::string effect_key;                     // Empty: the id.
+  std::vector<std::string> concurrency_keys;  // Sorted, distinct, at most 4.
+  std::string group;                          // Empty: none.
 };
 
 struct EnqueueOutcome {
@@ -142,6 +149,8 @@ struct Job {
   std::optional<Payload> result;
   std::optional<Progress> progress;
   std::optional<Backoff> backoff;
+  std::vector<std::string> concurrency_keys;  // Not of claims.
+  std::string group;                          // Not of claims.
 };
 
 struct ClaimedJob {
@@ -250,6 +259,8 @@ struct FailItem {
   JobError error;
   bool non_retryable = false;
   std::optional<absl::Duration> retry_after;
+  std::optional<absl::Duration> pause_for;  // Of its keys, or of `pause_key` if it is one of them.
+  std::string pause_key;                    // Empty: all.
 };
 
 // Release and Snooze.
@@ -268,6 +279,7 @@ struct CancelOutcome {
 struct RetryOutcome {
   absl::Status status;
   JobId id;
+  GateNames blocked;  // What it waits for, if it is blocked now.
 };
 
 struct NamedClaimOutcome {
@@ -283,6 +295,7 @@ struct Reaped {
   std::optional<absl::Duration> remaining;  // Not reaped: it was extended and has so long left.
   bool gone = false;                        // No lease of this number any more.
   bool locked = false;                      // Look again soon.
+  GateNames freed;                          // Where it held slots, if it was discarded.
 };
 
 // The lease a replica watches.
@@ -322,6 +335,7 @@ struct QueueSettings {
   std::optional<int64_t> max_depth;
   std::optional<int64_t> max_tenant_depth;
   std::string description;
+  bool skip_retrying = false;  // A group passes over a job of it that waits for its retry; else that job holds it.
 };
 
 struct Queue {
@@ -329,6 +343,7 @@ struct Queue {
   std::string name;
   QueueSettings settings;
   bool paused = false;
+  bool gated = false;  // All its jobs pass a gate of its own: it has a limit.
   absl::Time created;
 };
 
@@ -350,6 +365,7 @@ struct EventBatch {
   std::map<int32_t, QueueCounts> deltas;  // By queue.
   std::vector<Notice> notices;
   std::vector<int32_t> changed_queues;     // Settings, paused.
+  GatesByQueue admit;                      // To be looked at: applications' transactions have touched them.
   std::optional<absl::Time> earliest_due;  // Of the jobs that were scheduled.
   absl::Time now;
 };
@@ -417,6 +433,7 @@ struct PromoteResult {
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> next_due;  // From now; absent if nothing is scheduled.
   bool more = false;                       // The limit was reached: call again at once.
+  GatesByQueue blocked;                    // What others of them wait for.
   absl::Time now;                          // The transaction's now().
   // Pass it as `after` next time: no due row that this statement could see is left before it. The due time of the last
   // row read if `more`, else `now`; never beyond a row that was passed over because somebody had it locked.
@@ -438,6 +455,7 @@ struct RecoverResult {
   int32_t discarded = 0;
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> next_expiry;  // Of a lease that a vanished replica granted.
+  GatesByQueue freed;
 };
 
 // Somebody whose snapshot keeps vacuum from removing what died since.

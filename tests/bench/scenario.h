@@ -32,6 +32,7 @@ struct Sizes {
   int64_t backlog_ready = 1'000'000, backlog_scheduled = 1'000'000, backlog_waiting = 100'000,
           backlog_ended = 10'000'000;
   int64_t backlog_claims = 2'000;
+  int64_t blocked = 300'000;
   int64_t polls = 5'000;
   double parked_seconds = 20;
   int64_t leases = 10'000;
@@ -119,5 +120,8 @@ Scenario BacklogScenario(const RunOptions& options);
 Scenario ParkedScenario(const RunOptions& options);
 Scenario HeartbeatScenario(const RunOptions& options);
 Scenario ManyQueuesScenario(const RunOptions& options);
+Scenario KeyedScenario(const RunOptions& options);
+Scenario GroupsScenario(const RunOptions& options);
+Scenario BlockedScenario(const RunOptions& options);
 
 }  // namespace tenure::bench

@@ -17,6 +17,7 @@ Sizes QuickSizes() {
       .backlog_waiting = 10'000,
       .backlog_ended = 200'000,
       .backlog_claims = 200,
+      .blocked = 30'000,
       .polls = 1'000,
       .parked_seconds = 1.5,
       .leases = 2'000,
@@ -40,6 +41,7 @@ Sizes SmokeSizes() {
       .backlog_waiting = 100,
       .backlog_ended = 2'000,
       .backlog_claims = 50,
+      .blocked = 2'000,
       .polls = 100,
       .parked_seconds = 0.5,
       .leases = 100,
@@ -55,7 +57,8 @@ std::vector<Scenario> AllScenarios(const RunOptions& options) {
   return {
       EnqueueScenario(options),   DrainScenario(options),           LifecycleScenario(options), SingleScenario(options),
       LatencyScenario(options),   HeldTransactionScenario(options), BacklogScenario(options),   ParkedScenario(options),
-      HeartbeatScenario(options), ManyQueuesScenario(options),
+      HeartbeatScenario(options), ManyQueuesScenario(options),      KeyedScenario(options),     GroupsScenario(options),
+      BlockedScenario(options),
   };
 }
 

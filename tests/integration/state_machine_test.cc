@@ -1,6 +1,7 @@
 // One table over every state and every action: what the action answers, what becomes of the job, and that an action
-// that is refused writes nothing. The states are reached as in life (blocked and suspended, which nothing makes yet, by
-// SQL), so that each job has had leases: `current` is the token of the last one, `stale` that of the one before.
+// that is refused writes nothing. The states are reached as in life (suspended, which nothing makes yet, and blocked
+// after having been leased, by SQL), so that each job has had leases: `current` is the token of the last one, `stale`
+// that of the one before.
 #include <libpq-fe.h>
 
 #include <functional>
@@ -84,7 +85,7 @@ class StateMachineTest : public testing::ReplicaTest {
       EXPECT_TRUE(store_->Cancel(queue_, ids, "stop").ok());
     } else if (state != "leased") {
       GiveBack(subject.current, Verb::kRelease, absl::ZeroDuration());
-      if (state == "blocked") Sql("update tenure.job set state = 2" + of_job);
+      if (state == "blocked") Sql("update tenure.job set state = 2, gate = 2, concurrency_keys = '{key}'" + of_job);
       if (state == "suspended") Sql("update tenure.job set state = 5" + of_job);
       if (state == "expired") {
         Sql("update tenure.job set started_at = null, expires_at = now() - interval '1 s'" + of_job);
@@ -174,6 +175,7 @@ TEST_F(StateMachineTest, EveryActionInEveryState) {
     if (!reaped.ok()) return reaped.status().ToString();
     return (*reaped)[0].gone || (*reaped)[0].remaining ? "-" : "OK";
   };
+  const std::vector<std::string> names{"kkey", "q"};
   const std::vector<Action> actions{
       {"Claim",
        "",
@@ -261,6 +263,18 @@ TEST_F(StateMachineTest, EveryActionInEveryState) {
        {"-> ready", "-", "-", "-", "-", "-", "-", "-", "-"}},
       {"Promote what is not due", "due_at = now() + interval '1 h'",
        [&](const Subject&) { return store_->Promote(promoter_, absl::InfinitePast(), 10)->promoted > 0 ? "OK" : "-"; },
+       std::vector<std::string>(9, "-")},
+      {"Admit",
+       "",
+       [&](const Subject&) { return store_->Admit(queue_, names, 10)->admitted > 0 ? "OK" : "-"; },
+       {"-", "-> ready", "-", "-", "-", "-", "-", "-", "-"}},
+      {"Admit at a full key", "",
+       [&](const Subject&) {
+         EXPECT_TRUE(store_->SetLimit(queue_, LimitScope::kKey, "key", {0, std::nullopt}).ok());
+         const int admitted = store_->Admit(queue_, names, 10)->admitted;
+         EXPECT_TRUE(store_->DeleteLimit(queue_, LimitScope::kKey, "key").ok());
+         return admitted > 0 ? "OK" : "-";
+       },
        std::vector<std::string>(9, "-")},
       {"tenure.complete",
        "",

@@ -66,6 +66,11 @@ class FakeEngine : public engine::Engine {
   Hook<std::string, bool, Callback<store::Target>> set_target_paused;
   Hook<std::string, int64_t, int, Callback<std::vector<store::Delivery>>> list_dead_deliveries;
   Hook<std::string, std::vector<int64_t>, Callback<store::Redriven>> redrive_deliveries;
+  Hook<std::string, store::LimitScope, std::string, store::LimitSettings, Callback<store::Limit>> set_limit;
+  Hook<std::string, store::LimitScope, std::string, Callback<store::Limit>> get_limit;
+  Hook<std::string, store::LimitScope, std::string, int, Callback<std::vector<store::Limit>>> list_limits;
+  Hook<std::string, store::LimitScope, std::string, Callback<bool>> delete_limit;
+  Hook<store::JobId, Callback<store::Explanation>> explain;
   Hook<std::string, int, Callback<std::vector<store::WorkerRow>>> list_workers;
   Hook<Callback<std::vector<store::ReplicaRow>>> list_replicas;
   Hook<Callback<std::vector<store::BackgroundRow>>> list_background;
@@ -204,6 +209,22 @@ class FakeEngine : public engine::Engine {
   void RedriveDeliveries(std::string name, std::vector<int64_t> ids, Callback<store::Redriven> done) override {
     Run(redrive_deliveries, done, std::move(name), std::move(ids));
   }
+  void SetLimit(std::string queue, store::LimitScope scope, std::string key, store::LimitSettings settings,
+                Callback<store::Limit> done) override {
+    Run(set_limit, done, std::move(queue), scope, std::move(key), settings);
+  }
+  void GetLimit(std::string queue, store::LimitScope scope, std::string key, Callback<store::Limit> done) override {
+    Run(get_limit, done, std::move(queue), scope, std::move(key));
+  }
+  void ListLimits(std::string queue, store::LimitScope after_scope, std::string after_key, int limit,
+                  Callback<std::vector<store::Limit>> done) override {
+    Run(list_limits, done, std::move(queue), after_scope, std::move(after_key), limit);
+  }
+  void DeleteLimit(std::string queue, store::LimitScope scope, std::string key, Callback<bool> done) override {
+    Run(delete_limit, done, std::move(queue), scope, std::move(key));
+  }
+  void Explain(const store::JobId& id, Callback<store::Explanation> done) override { Run(explain, done, id); }
+  void NoteGates(const store::GatesByQueue&) override {}
   void ListWorkers(std::string after, int limit, Callback<std::vector<store::WorkerRow>> done) override {
     Run(list_workers, done, std::move(after), limit);
   }

@@ -126,6 +126,24 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<bool> DropExported(const store::Fence&, const store::DayPartition&) override {
     return Unimplemented();
   }
+  absl::StatusOr<store::AdmitResult> Admit(int32_t, std::span<const std::string>, int) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Explanation> Explain(const store::JobId&) override { return Unimplemented(); }
+  absl::StatusOr<store::BlockedPage> BlockedNames(const store::BlockedPage::Cursor&, int) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Limit> SetLimit(int32_t, store::LimitScope, std::string_view,
+                                        const store::LimitSettings&) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::Limit> FindLimit(int32_t, store::LimitScope, std::string_view) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<std::vector<store::Limit>> ListLimits(int32_t, store::LimitScope, std::string_view, int) override {
+    return Unimplemented();
+  }
+  absl::Status DeleteLimit(int32_t, store::LimitScope, std::string_view) override { return Unimplemented(); }
   absl::StatusOr<store::EnqueueResult> Enqueue(int32_t, std::span<const store::NewJob>) override {
     return Unimplemented();
   }
@@ -209,7 +227,7 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<store::PromoteResult> Promote(const store::Fence&, absl::Time, int) override {
     return Unimplemented();
   }
-  absl::StatusOr<int> ExpireJobs(const store::Fence&, int) override { return Unimplemented(); }
+  absl::StatusOr<int> ExpireJobs(const store::Fence&, int, store::GatesByQueue*) override { return Unimplemented(); }
   absl::Status EnsurePartitions(int) override { return Unimplemented(); }
   absl::StatusOr<std::vector<std::string>> DropPartitions(const store::ShardFence&, int, int) override {
     return Unimplemented();

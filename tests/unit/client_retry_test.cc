@@ -13,6 +13,7 @@
 #include "client/cpp/src/utf8.h"
 #include "tenure/client.h"
 #include "tenure/v1/admin_service.pb.h"
+#include "tenure/v1/limit_service.pb.h"
 #include "tenure/v1/move_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
@@ -59,6 +60,7 @@ TEST(RetryPolicy, EveryRpcOfTheApiHasAVerdict) {
                                                      v1::CreateScheduleRequest::descriptor()->file(),
                                                      v1::CreateTargetRequest::descriptor()->file(),
                                                      v1::CreateMoveRequest::descriptor()->file(),
+                                                     v1::SetLimitRequest::descriptor()->file(),
                                                      v1::ListServersRequest::descriptor()->file()};
   std::set<std::string> declared;
   for (const auto* file : files) {

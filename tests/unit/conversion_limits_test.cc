@@ -174,6 +174,22 @@ TEST(Conversion, JobSpecLimits) {
       {"effect_key 255", [](S& s) { s.set_effect_key(string(255, 'e')); }, ""},
       {"effect_key 256", [](S& s) { s.set_effect_key(string(256, 'e')); }, "jobs[3].effect_key"},
       {"effect_key NUL", [](S& s) { s.set_effect_key(kNul); }, "jobs[3].effect_key"},
+      {"group_key 255", [](S& s) { s.set_group_key(string(255, 'g')); }, ""},
+      {"group_key 256", [](S& s) { s.set_group_key(string(256, 'g')); }, "jobs[3].group_key"},
+      {"4 keys",
+       [](S& s) {
+         for (const char* key : {"a", "b", "c", "d"}) s.add_concurrency_keys(key);
+       },
+       ""},
+      {"5 keys",
+       [](S& s) {
+         for (const char* key : {"a", "b", "c", "d", "e"}) s.add_concurrency_keys(key);
+       },
+       "jobs[3].concurrency_keys"},
+      {"an empty key", [](S& s) { s.add_concurrency_keys("a"), s.add_concurrency_keys(""); },
+       "jobs[3].concurrency_keys[1]"},
+      {"key 256", [](S& s) { s.add_concurrency_keys(string(256, 'k')); }, "jobs[3].concurrency_keys[0]"},
+      {"key NUL", [](S& s) { s.add_concurrency_keys(kNul); }, "jobs[3].concurrency_keys[0]"},
   };
   Check<S>(rows, good, [&](S& spec) { return JobFrom(Field("jobs", 3), spec, limits).status(); });
 }
@@ -326,6 +342,10 @@ TEST(Conversion, SettleAndExtendLimits) {
            "items[7].retry_after"},
           {"retry_after 30 days", [](F& f) { *f.mutable_retry_after() = D(absl::Hours(720)); }, ""},
           {"retry_after over", [](F& f) { *f.mutable_retry_after() = D(absl::Hours(721)); }, "items[7].retry_after"},
+          {"pause_key_for 24 h", [](F& f) { *f.mutable_pause_key_for() = D(absl::Hours(24)); }, ""},
+          {"pause_key_for over", [](F& f) { *f.mutable_pause_key_for() = D(absl::Hours(25)); },
+           "items[7].pause_key_for"},
+          {"pause_key alone", [](F& f) { f.set_pause_key("a"); }, "items[7].pause_key"},
       },
       with_token(F()), [](F& f) { return FailFrom(Field("items", 7), f).status(); });
 

@@ -173,6 +173,14 @@ class ScrapedEngine : public engine::Engine {
   TENURE_NOT_ASKED(int32_t replica_id() const)
   TENURE_NOT_ASKED(const engine::Options& options() const)
   TENURE_NOT_ASKED(void NoteReady(std::vector<store::ReadyRange>))
+  TENURE_NOT_ASKED(void NoteGates(const store::GatesByQueue&))
+  TENURE_NOT_ASKED(void Explain(const store::JobId&, engine::Callback<store::Explanation>))
+  TENURE_NOT_ASKED(void SetLimit(std::string, store::LimitScope, std::string, store::LimitSettings,
+                                 engine::Callback<store::Limit>))
+  TENURE_NOT_ASKED(void GetLimit(std::string, store::LimitScope, std::string, engine::Callback<store::Limit>))
+  TENURE_NOT_ASKED(void ListLimits(std::string, store::LimitScope, std::string, int,
+                                   engine::Callback<std::vector<store::Limit>>))
+  TENURE_NOT_ASKED(void DeleteLimit(std::string, store::LimitScope, std::string, engine::Callback<bool>))
   TENURE_NOT_ASKED(void OnScheduled(std::function<void(absl::Duration)>))
 #undef TENURE_NOT_ASKED
 };

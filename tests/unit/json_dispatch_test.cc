@@ -17,6 +17,7 @@
 #include "server/base/status.h"
 #include "server/rpc/admin_service.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/limit_service.h"
 #include "server/rpc/method_table.h"
 #include "server/rpc/move_service.h"
 #include "server/rpc/queue_service.h"
@@ -44,6 +45,7 @@ class JsonDispatch : public ::testing::Test {
     schedules_.Register(methods_);
     targets_.Register(methods_);
     moves_.Register(methods_);
+    limits_.Register(methods_);
     admin_.Register(methods_);
   }
 
@@ -80,6 +82,7 @@ class JsonDispatch : public ::testing::Test {
   ScheduleService schedules_{engine_, Limits{.max_payload_bytes = 1000}};
   TargetService targets_{engine_};
   MoveService moves_{engine_};
+  LimitService limits_{engine_};
   AdminService admin_{engine_};
   JsonDispatcher dispatcher_{methods_};
 };
@@ -87,7 +90,7 @@ class JsonDispatch : public ::testing::Test {
 TEST_F(JsonDispatch, EveryUnaryMethodOfEveryServiceIsServed) {
   int methods = 0;
   for (const char* name : {"JobService", "WorkerService", "QueueService", "ScheduleService", "TargetService",
-                           "MoveService", "AdminService"}) {
+                           "MoveService", "LimitService", "AdminService"}) {
     const auto* service =
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(absl::StrCat("tenure.v1.", name));
     ASSERT_NE(service, nullptr) << name;

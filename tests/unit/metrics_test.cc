@@ -53,6 +53,7 @@ void TouchAll(Metrics& m) {
     return out;
   };
   for (CounterFamily* family : {&m.jobs_enqueued,
+                                &m.jobs_admitted,
                                 &m.jobs_settled,
                                 &m.lease_acquisitions,
                                 &m.lease_losses,

@@ -136,6 +136,26 @@ TEST(ReadyCursorTest, StretchesBeyondTheLimitWaitForTheNextClaim) {
   EXPECT_EQ(plan[1].after, At(100));
 }
 
+// A backlog beside the cursor that fills each claim must not keep what lies beyond it waiting, nor the other way round.
+TEST(ReadyCursorTest, WhatAClaimDidNotGetToComesFirstInTheNext) {
+  ReadyCursor cursor = ReadTo(100);
+  cursor.Add(At(10), At(90));
+  cursor.Add({7, 5}, {7, 9});
+  auto plan = cursor.Plan(0, 10);
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[0].upto, At(90));
+  Read(cursor, {{false, At(20)}, {false, std::nullopt}});
+  plan = cursor.Plan(0, 10);
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[0].upto, kHighestKey);
+  EXPECT_EQ(plan[1].after, At(20));
+  Read(cursor, {{false, Key{7, 6}}, {false, At(22)}});
+  EXPECT_EQ(cursor.main(), (Key{7, 6}));
+  plan = cursor.Plan(0, 10);
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[0].after, At(22)) << "the side's turn again";
+}
+
 TEST(ReadyCursorTest, OverlappingStretchesAreOneAndManyAreJoined) {
   ReadyCursor cursor = ReadTo(10'000);
   for (int i = 0; i < 5; ++i) cursor.Add(At(100 + i), At(110 + i));

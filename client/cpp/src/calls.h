@@ -10,6 +10,7 @@
 #include "tenure/client.h"
 #include "tenure/v1/admin_service.pb.h"
 #include "tenure/v1/job_service.pb.h"
+#include "tenure/v1/limit_service.pb.h"
 #include "tenure/v1/move_service.pb.h"
 #include "tenure/v1/queue_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
@@ -27,6 +28,7 @@ class Connection;
   X(JobService, jobs, List)                      \
   X(JobService, jobs, Cancel)                    \
   X(JobService, jobs, Retry)                     \
+  X(JobService, jobs, Explain)                   \
   X(QueueService, queues, CreateQueue)           \
   X(QueueService, queues, UpdateQueue)           \
   X(QueueService, queues, GetQueue)              \
@@ -56,6 +58,10 @@ class Connection;
   X(MoveService, moves, PauseMove)               \
   X(MoveService, moves, ResumeMove)              \
   X(MoveService, moves, CancelMove)              \
+  X(LimitService, limits, SetLimit)              \
+  X(LimitService, limits, GetLimit)              \
+  X(LimitService, limits, ListLimits)            \
+  X(LimitService, limits, DeleteLimit)           \
   X(WorkerService, workers, Claim)               \
   X(WorkerService, workers, Extend)              \
   X(WorkerService, workers, Complete)            \

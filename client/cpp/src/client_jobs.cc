@@ -174,4 +174,30 @@ std::vector<absl::StatusOr<std::string>> Client::RetryBatch(const std::vector<st
   return results;
 }
 
+absl::StatusOr<Explanation> Client::Explain(std::string_view id, const CallOptions& options) {
+  if (absl::Status status = internal::CheckText("id", id); !status.ok()) return status;
+  v1::ExplainRequest request;
+  request.set_id(std::string(id));
+  v1::ExplainResponse response;
+  absl::Status status = internal::Call(*connection_, request, &response, internal::BoundsOf(*connection_, options));
+  if (!status.ok()) return status;
+  Explanation to;
+  to.queue = std::move(*response.mutable_queue());
+  to.state = v1::JobState_IsValid(response.state()) ? static_cast<JobState>(response.state()) : JobState::kUnknown;
+  constexpr std::string_view kPrefix = "WAIT_REASON_";
+  for (v1::WaitCause& from : *response.mutable_causes()) {
+    WaitCause& cause = to.causes.emplace_back();
+    cause.reason = v1::WaitReason_Name(from.reason());
+    if (cause.reason.starts_with(kPrefix)) cause.reason.erase(0, kPrefix.size());
+    cause.message = std::move(*from.mutable_message());
+    cause.key = std::move(*from.mutable_key());
+    if (from.has_until()) cause.until = internal::FromProto(from.until());
+    if (from.has_limit()) cause.limit = from.limit();
+    cause.holder_job_ids.assign(from.holder_job_ids().begin(), from.holder_job_ids().end());
+    cause.ahead_job_id = std::move(*from.mutable_ahead_job_id());
+    cause.position = from.position();
+  }
+  return to;
+}
+
 }  // namespace tenure::client

@@ -43,6 +43,7 @@ absl::StatusOr<Queue> Client::UpdateQueue(std::string_view name, const QueueSett
   if (settings.max_depth) mask->add_paths("max_depth");
   if (settings.max_tenant_depth) mask->add_paths("max_tenant_depth");
   if (settings.description) mask->add_paths("description");
+  if (settings.groups_skip_retrying) mask->add_paths("groups_skip_retrying");
   for (const std::string& field : reset) {
     if (absl::Status status = internal::CheckText("reset", field); !status.ok()) return status;
     mask->add_paths(field);

@@ -54,6 +54,7 @@ Endpoint::Endpoint(std::shared_ptr<grpc::ChannelInterface> to)
       schedules(channel),
       targets(channel),
       moves(channel),
+      limits(channel),
       workers(channel),
       admin(channel) {}
 

@@ -15,6 +15,7 @@
 #include "tenure/client.h"
 #include "tenure/v1/admin_service.grpc.pb.h"
 #include "tenure/v1/job_service.grpc.pb.h"
+#include "tenure/v1/limit_service.grpc.pb.h"
 #include "tenure/v1/move_service.grpc.pb.h"
 #include "tenure/v1/queue_service.grpc.pb.h"
 #include "tenure/v1/schedule_service.grpc.pb.h"
@@ -32,6 +33,7 @@ struct Endpoint {
   v1::ScheduleService::Stub schedules;
   v1::TargetService::Stub targets;
   v1::MoveService::Stub moves;
+  v1::LimitService::Stub limits;
   v1::WorkerService::Stub workers;
   v1::AdminService::Stub admin;
   std::atomic<SteadyTime::rep> avoid_until{0};

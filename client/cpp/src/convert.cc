@@ -88,7 +88,8 @@ absl::Status ToProto(const JobSpec& from, v1::JobSpec* to) {
                                   {"kind", from.kind},
                                   {"tenant", from.tenant},
                                   {"idempotency_key", from.idempotency_key},
-                                  {"effect_key", from.effect_key}});
+                                  {"effect_key", from.effect_key},
+                                  {"group_key", from.group_key}});
   if (!status.ok()) return status;
   to->set_queue(from.queue);
   to->set_kind(from.kind);
@@ -106,6 +107,11 @@ absl::Status ToProto(const JobSpec& from, v1::JobSpec* to) {
   to->set_idempotency_key(from.idempotency_key);
   if (from.idempotency_retention) ToProto(*from.idempotency_retention, to->mutable_idempotency_retention());
   to->set_effect_key(from.effect_key);
+  for (const std::string& key : from.concurrency_keys) {
+    if (status = CheckText("concurrency_keys", key); !status.ok()) return status;
+    to->add_concurrency_keys(key);
+  }
+  to->set_group_key(from.group_key);
   return absl::OkStatus();
 }
 
@@ -135,6 +141,9 @@ absl::Status ToProto(const FailItem& from, v1::FailItem* to) {
   to->mutable_error()->set_detail(CleanUtf8(from.error.detail, kMaxErrorText));
   to->set_non_retryable(from.non_retryable);
   if (from.retry_after) ToProto(*from.retry_after, to->mutable_retry_after());
+  if (from.pause_key_for) ToProto(*from.pause_key_for, to->mutable_pause_key_for());
+  to->set_pause_key(from.pause_key);
+  if (absl::Status status = CheckText("pause_key", from.pause_key); !status.ok()) return status;
   return CheckText("lease_token", from.lease_token);
 }
 
@@ -157,6 +166,7 @@ void ToProto(const QueueSettings& from, v1::QueueSettings* to) {
   if (from.max_depth) to->set_max_depth(*from.max_depth);
   if (from.max_tenant_depth) to->set_max_tenant_depth(*from.max_tenant_depth);
   if (from.description) to->set_description(CleanUtf8(*from.description, from.description->size()));
+  if (from.groups_skip_retrying) to->set_groups_skip_retrying(*from.groups_skip_retrying);
 }
 
 absl::Status ToProto(const ClaimOptions& from, v1::ClaimRequest* to) {
@@ -237,6 +247,8 @@ JobSpec TakeJobSpec(v1::JobSpec& from) {
   to.idempotency_key = std::move(*from.mutable_idempotency_key());
   if (from.has_idempotency_retention()) to.idempotency_retention = FromProto(from.idempotency_retention());
   to.effect_key = std::move(*from.mutable_effect_key());
+  to.concurrency_keys.assign(from.concurrency_keys().begin(), from.concurrency_keys().end());
+  to.group_key = std::move(*from.mutable_group_key());
   return to;
 }
 
@@ -258,6 +270,8 @@ Job TakeJob(v1::Job& from) {
   to.releases = from.releases();
   to.snoozes = from.snoozes();
   to.effect_key = std::move(*from.mutable_effect_key());
+  to.concurrency_keys.assign(from.concurrency_keys().begin(), from.concurrency_keys().end());
+  to.group_key = std::move(*from.mutable_group_key());
   to.retry_of = std::move(*from.mutable_retry_of());
   to.forwarded_to = std::move(*from.mutable_forwarded_to());
   to.idempotency_key = std::move(*from.mutable_idempotency_key());
@@ -311,6 +325,7 @@ Queue TakeQueue(v1::Queue& from) {
   if (settings.max_depth() > 0) to.settings.max_depth = settings.max_depth();
   if (settings.max_tenant_depth() > 0) to.settings.max_tenant_depth = settings.max_tenant_depth();
   if (!settings.description().empty()) to.settings.description = settings.description();
+  if (settings.groups_skip_retrying()) to.settings.groups_skip_retrying = true;
   to.paused = from.paused();
   to.create_time = OptionalTime(from.create_time(), from.has_create_time());
   const v1::QueueStats& stats = from.stats();

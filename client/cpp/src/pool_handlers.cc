@@ -194,7 +194,11 @@ void PoolRun::Settle(const RunPtr& run, Outcome& outcome) {
                       std::nullopt);
   }
   if (auto* retry = std::get_if<RetryAfter>(&outcome)) {
-    return SettleFail(run, std::move(retry->message), {}, {}, false, std::max(retry->delay, Duration::zero()));
+    FailItem fail{run->claimed.lease_token, {}, false, std::max(retry->delay, Duration::zero())};
+    fail.error.message = std::move(retry->message);
+    fail.pause_key_for = retry->pause_key_for;
+    fail.pause_key = std::move(retry->pause_key);
+    return SendFail(run, fail);
   }
   if (auto* discard = std::get_if<Discard>(&outcome)) {
     return SettleFail(run, std::move(discard->reason), {}, {}, true, std::nullopt);
@@ -208,13 +212,17 @@ void PoolRun::Settle(const RunPtr& run, Outcome& outcome) {
 
 void PoolRun::SettleFail(const RunPtr& run, std::string message, std::string type, std::string detail,
                          bool non_retryable, std::optional<Duration> retry_after) {
-  v1::FailItem item;
   FailItem fail{run->claimed.lease_token, {}, non_retryable, retry_after};
   fail.error.message = std::move(message);
   fail.error.type = std::move(type);
   fail.error.detail = std::move(detail);
+  SendFail(run, fail);
+}
+
+void PoolRun::SendFail(const RunPtr& run, const FailItem& fail) {
+  v1::FailItem item;
   const absl::Status status = ToProto(fail, &item);
-  // Only the token could be at fault, and that is the daemon's own.
+  // Only the token (the daemon's own) or the name of a key could be at fault.
   if (!status.ok()) shared_->Report("settle", status);
   settler_->Fail(run, std::move(item));
 }

@@ -113,6 +113,7 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   void SnoozeUnknown(const RunPtr& run);
   void SettleFail(const RunPtr& run, std::string message, std::string type, std::string detail, bool non_retryable,
                   std::optional<Duration> retry_after);
+  void SendFail(const RunPtr& run, const FailItem& fail);
   // Gives jobs back: `delay` zero means ready at once.
   void Release(const std::vector<RunPtr>& runs, Duration delay);
   // Its lease ended without us, or the handler settled it: nothing to send.

@@ -11,12 +11,13 @@
 namespace tenure::client::internal {
 namespace {
 
-constexpr std::array<RpcVerdict, 45> kVerdicts = {{
+constexpr std::array<RpcVerdict, 50> kVerdicts = {{
     {"tenure.v1.JobService.Enqueue", Verdict::kOnlyWithKey, "without a key the job would be made twice"},
     {"tenure.v1.JobService.Get", Verdict::kIdempotent, "reads"},
     {"tenure.v1.JobService.List", Verdict::kIdempotent, "reads"},
     {"tenure.v1.JobService.Cancel", Verdict::kIdempotent, "a cancelled job answers OK again"},
     {"tenure.v1.JobService.Retry", Verdict::kOnlyWithKey, "without a request id an ended job would be made anew twice"},
+    {"tenure.v1.JobService.Explain", Verdict::kIdempotent, "reads"},
     {"tenure.v1.QueueService.CreateQueue", Verdict::kNever,
      "a repeat would answer QUEUE_EXISTS for the caller's own queue"},
     {"tenure.v1.QueueService.UpdateQueue", Verdict::kIdempotent, "sets the same values"},
@@ -52,6 +53,11 @@ constexpr std::array<RpcVerdict, 45> kVerdicts = {{
     {"tenure.v1.MoveService.PauseMove", Verdict::kIdempotent, "sets the same state"},
     {"tenure.v1.MoveService.ResumeMove", Verdict::kIdempotent, "sets the same state"},
     {"tenure.v1.MoveService.CancelMove", Verdict::kIdempotent, "sets the same state"},
+    {"tenure.v1.LimitService.SetLimit", Verdict::kIdempotent, "sets the same values"},
+    {"tenure.v1.LimitService.GetLimit", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.LimitService.ListLimits", Verdict::kIdempotent, "reads"},
+    {"tenure.v1.LimitService.DeleteLimit", Verdict::kNever,
+     "a repeat would answer LIMIT_NOT_FOUND for what the caller deleted"},
     {"tenure.v1.WorkerService.Claim", Verdict::kOnlyWithKey,
      "without a request id the jobs of the lost reply wait for their lease"},
     {"tenure.v1.WorkerService.Extend", Verdict::kIdempotent, "never moves the end of a lease to earlier"},

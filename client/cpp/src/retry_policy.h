@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "tenure/client.h"
 #include "tenure/v1/job_service.pb.h"
+#include "tenure/v1/limit_service.pb.h"
 #include "tenure/v1/move_service.pb.h"
 #include "tenure/v1/schedule_service.pb.h"
 #include "tenure/v1/worker_service.pb.h"

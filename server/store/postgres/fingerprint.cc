@@ -75,6 +75,11 @@ std::string Fingerprint(const NewJob& job) {
     hash.Int(job.backoff->max_us);
   }
   hash.Bytes(job.effect_key);
+  // Left out where there are none, so that jobs without keys have the fingerprint that they had before there were keys.
+  if (!job.concurrency_keys.empty() || !job.group.empty()) {
+    for (const std::string& key : job.concurrency_keys) hash.Bytes(key);
+    hash.Bytes(job.group);
+  }
   return hash.Finish();
 }
 

@@ -16,7 +16,7 @@
 namespace tenure::store::postgres {
 
 // The least schema version that the statements of this build work with.
-inline constexpr int kRequiredSchema = 7;
+inline constexpr int kRequiredSchema = 8;
 
 class Migrator {
  public:

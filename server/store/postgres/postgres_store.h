@@ -3,8 +3,8 @@
 //
 // The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
 // store_replicas.cc, store_shards.cc, store_schedules.cc, store_targets.cc, store_outbox.cc, store_exports.cc,
-// store_moves.cc, store_rewrites.cc, store_upkeep.cc, store_vacuum.cc, store_list.cc. What is common to all
-// (connections, deadlines, retries inside, metrics) is Run in postgres_store.cc.
+// store_moves.cc, store_admission.cc, store_explain.cc, store_rewrites.cc, store_upkeep.cc, store_vacuum.cc,
+// store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in postgres_store.cc.
 #pragma once
 
 #include <functional>
@@ -107,7 +107,7 @@ class PostgresStore : public Store {
   absl::Status LeaveShards(std::string_view worker, int32_t replica) override;
 
   absl::StatusOr<PromoteResult> Promote(const Fence& fence, absl::Time after, int limit) override;
-  absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit) override;
+  absl::StatusOr<int> ExpireJobs(const Fence& fence, int limit, GatesByQueue* freed = nullptr) override;
   absl::Status EnsurePartitions(int days_ahead) override;
   absl::StatusOr<std::vector<std::string>> DropPartitions(const ShardFence& fence, int history_days,
                                                           int dead_letter_days) override;
@@ -169,6 +169,15 @@ class PostgresStore : public Store {
   absl::Status RecordExport(const Fence& fence, int64_t target, const DayPartition& day, int64_t rows) override;
   absl::StatusOr<bool> DropExported(const Fence& fence, const DayPartition& day) override;
   absl::Status RotateOutbox(const Fence& fence) override;
+  absl::StatusOr<AdmitResult> Admit(int32_t queue, std::span<const std::string> names, int limit) override;
+  absl::StatusOr<Explanation> Explain(const JobId& id) override;
+  absl::StatusOr<BlockedPage> BlockedNames(const BlockedPage::Cursor& after, int limit) override;
+  absl::StatusOr<Limit> SetLimit(int32_t queue, LimitScope scope, std::string_view key,
+                                 const LimitSettings& settings) override;
+  absl::StatusOr<Limit> FindLimit(int32_t queue, LimitScope scope, std::string_view key) override;
+  absl::StatusOr<std::vector<Limit>> ListLimits(int32_t queue, LimitScope after_scope, std::string_view after_key,
+                                                int limit) override;
+  absl::Status DeleteLimit(int32_t queue, LimitScope scope, std::string_view key) override;
 
   absl::Status RecordWorkers(std::span<const WorkerSeen> workers) override;
   absl::StatusOr<std::vector<WorkerRow>> ListWorkers(std::string_view after, int limit) override;

@@ -53,7 +53,16 @@ JobReader::JobReader(const Result& result, int32_t queue)
       result_(r_.Column("result")),
       result_type_(r_.Column("result_type")),
       today_(r_.Column("today")),
-      remaining_(r_.Column("remaining")) {}
+      remaining_(r_.Column("remaining")),
+      concurrency_keys_(r_.Column("concurrency_keys")),
+      group_key_(r_.Column("group_key")) {}
+
+void GateReader::Add(int row, GateNames& names) const {
+  if (!r_.IsNull(row, keys_)) {
+    for (const std::string& key : r_.TextArray(row, keys_)) names.push_back("k" + key);
+  }
+  if (!r_.IsNull(row, group_)) names.push_back("g" + r_.Text(row, group_));
+}
 
 Job JobReader::Read(int row) const {
   Job job;
@@ -72,6 +81,8 @@ Job JobReader::Read(int row) const {
   job.snoozes = r_.Int32(row, snoozes_);
   job.effect_key = r_.IsNull(row, effect_key_) ? job.id.ToString() : r_.Text(row, effect_key_);
   job.idempotency_key = r_.Text(row, idempotency_key_);
+  if (!r_.IsNull(row, concurrency_keys_)) job.concurrency_keys = r_.TextArray(row, concurrency_keys_);
+  job.group = r_.Text(row, group_key_);
   job.created = r_.Time(row, created_at_);
   job.due = r_.Time(row, due_at_);
   job.started = r_.OptionalTime(row, started_at_);
@@ -120,6 +131,8 @@ Queue ReadQueue(const Result& r, int row) {
   queue.id = r.Int32(row, r.Column("id"));
   queue.name = r.Text(row, r.Column("name"));
   queue.paused = r.Bool(row, r.Column("paused"));
+  queue.gated = r.Bool(row, r.Column("gated"));
+  queue.settings.skip_retrying = r.Bool(row, r.Column("skip_retrying"));
   queue.created = r.Time(row, r.Column("created_at"));
   const int attempts = r.Column("max_attempts"), crashes = r.Column("crash_budget"),
             initial = r.Column("backoff_initial_us");

@@ -9,7 +9,7 @@
 namespace tenure::store::postgres {
 namespace {
 
-enum EventType : int64_t { kReady = 1, kCounts = 2, kNotice = 3, kQueueChanged = 4 };
+enum EventType : int64_t { kReady = 1, kCounts = 2, kNotice = 3, kQueueChanged = 4, kAdmit = 5 };
 
 class CountsReader {
  public:
@@ -68,7 +68,7 @@ absl::StatusOr<EventBatch> PostgresStore::ReadEvents(std::string_view snapshot) 
             high_id = rows.Column("high_id"), ready = rows.Column("ready"), due = rows.Column("due_at"),
             id = rows.Column("id"), notice = rows.Column("notice"), worker = rows.Column("worker"),
             job_id = rows.Column("job_id"), day = rows.Column("job_day"), token = rows.Column("token"),
-            reason = rows.Column("reason"), xid = rows.Column("xid");
+            reason = rows.Column("reason"), xid = rows.Column("xid"), admit = rows.Column("admit");
   for (int row = 0; row < rows.rows(); ++row) {
     if (row == 0) {
       batch.snapshot = rows.Text(row, 0);
@@ -106,6 +106,11 @@ absl::StatusOr<EventBatch> PostgresStore::ReadEvents(std::string_view snapshot) 
       case kQueueChanged:
         batch.changed_queues.push_back(of);
         break;
+      case kAdmit: {
+        GateNames& names = batch.admit[of];
+        for (std::string& name : rows.TextArray(row, admit)) names.push_back(std::move(name));
+        break;
+      }
       default:
         break;  // Of a newer version.
     }

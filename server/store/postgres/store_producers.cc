@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/base/status.h"
 #include "server/store/postgres/errors.h"
 #include "server/store/postgres/fingerprint.h"
@@ -55,10 +56,42 @@ void AddJobs(Params& params, const Jobs& jobs, Deref at) {
       .AddArray(jobs, [&](const Item& i) { return NonEmpty(at(i).effect_key); });
 }
 
+// The concurrency keys of each job as the text of an array (arrays of arrays are all of one length), and the groups.
+template <typename Jobs, typename Deref>
+void AddGates(Params& params, const Jobs& jobs, Deref at) {
+  using Item = std::decay_t<decltype(*std::begin(jobs))>;
+  std::vector<std::string> keys;
+  keys.reserve(std::size(jobs));
+  for (const Item& item : jobs) {
+    std::string& text = keys.emplace_back();
+    for (const std::string& key : at(item).concurrency_keys) {
+      absl::StrAppend(&text, text.empty() ? "{" : ",", "\"", absl::StrReplaceAll(key, {{"\\", "\\\\"}, {"\"", "\\\""}}),
+                      "\"");
+    }
+    if (!text.empty()) text.push_back('}');
+  }
+  params.AddArray(keys, [](const std::string& k) { return NonEmpty(k); }).AddArray(jobs, [&](const Item& i) {
+    return NonEmpty(at(i).group);
+  });
+}
+
+// What a job that was accepted as blocked waits for.
+void NoteBlocked(const NewJob& job, GateNames& names) {
+  for (const std::string& key : job.concurrency_keys) names.push_back("k" + key);
+  if (!job.group.empty()) names.push_back("g" + job.group);
+  names.emplace_back("q");
+}
+
+// The state in which a job was accepted.
+JobState StateOf(const Result& rows, int row, int due_in, int gate) {
+  if (rows.Double(row, due_in) > 0) return JobState::kScheduled;
+  return rows.IsNull(row, gate) ? JobState::kReady : JobState::kBlocked;
+}
+
 // Rows of the two enqueue statements: what became ready, per priority, and what is due later.
 void NoteRows(const Result& rows, int32_t queue, EnqueueResult& result) {
   const int id = rows.Column("id"), priority = rows.Column("priority"), due_in = rows.Column("due_in"),
-            xid = rows.Column("xid");
+            xid = rows.Column("xid"), gate = rows.Column("gate");
   std::map<int16_t, ReadyRange> ready;
   for (int row = 0; row < rows.rows(); ++row) {
     result.xid = static_cast<uint64_t>(rows.Int(row, xid));
@@ -68,6 +101,7 @@ void NoteRows(const Result& rows, int32_t queue, EnqueueResult& result) {
       if (!result.earliest_due || from_now < *result.earliest_due) result.earliest_due = from_now;
       continue;
     }
+    if (!rows.IsNull(row, gate)) continue;
     const Key key{0, rows.Int(row, id)};
     auto [range, fresh] = ready.try_emplace(static_cast<int16_t>(rows.Int(row, priority)));
     if (fresh) range->second = {queue, range->first, key, key, 0};
@@ -94,14 +128,17 @@ absl::StatusOr<EnqueueResult> PostgresStore::Enqueue(int32_t queue, std::span<co
   Params params;
   params.Add(queue);
   AddJobs(params, jobs, [](const NewJob& job) -> const NewJob& { return job; });
+  AddGates(params, jobs, [](const NewJob& job) -> const NewJob& { return job; });
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("enqueue", sql::kEnqueue, params));
   EnqueueResult result;
   result.jobs.resize(jobs.size());
-  const int id = rows.Column("id"), day = rows.Column("day"), due_in = rows.Column("due_in");
+  const int id = rows.Column("id"), day = rows.Column("day"), due_in = rows.Column("due_in"),
+            gate = rows.Column("gate");
   for (int row = 0; row < rows.rows(); ++row) {
     EnqueueOutcome& outcome = result.jobs[static_cast<size_t>(row)];
     outcome.id = {queue, rows.Int32(row, day), rows.Int(row, id)};
-    outcome.state = rows.Double(row, due_in) > 0 ? JobState::kScheduled : JobState::kReady;
+    outcome.state = StateOf(rows, row, due_in, gate);
+    if (outcome.state == JobState::kBlocked) NoteBlocked(jobs[static_cast<size_t>(row)], result.blocked);
   }
   NoteRows(rows, queue, result);
   return result;
@@ -122,15 +159,18 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyedScoped(Transaction& tx,
       .AddArray(jobs, [](const NewJob* job) { return absl::ToInt64Microseconds(job->idempotency_retention); })
       .AddByteaArray(fingerprints, [](const std::string& f) { return std::string_view(f); })
       .AddArray(retry_of, [](const std::string& r) { return NonEmpty(r); });
+  AddGates(params, jobs, [](const NewJob* job) -> const NewJob& { return *job; });
   TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kEnqueueKeyed, params));
   NoteRows(rows, queue, result);
   std::vector<bool> won(jobs.size());
-  const int ord = rows.Column("ord"), id = rows.Column("id"), day = rows.Column("day"), due_in = rows.Column("due_in");
+  const int ord = rows.Column("ord"), id = rows.Column("id"), day = rows.Column("day"), due_in = rows.Column("due_in"),
+            gate = rows.Column("gate");
   for (int row = 0; row < rows.rows(); ++row) {
     const size_t at = static_cast<size_t>(rows.Int(row, ord) - 1);
     won[at] = true;
     result.jobs[at].id = {queue, rows.Int32(row, day), rows.Int(row, id)};
-    result.jobs[at].state = rows.Double(row, due_in) > 0 ? JobState::kScheduled : JobState::kReady;
+    result.jobs[at].state = StateOf(rows, row, due_in, gate);
+    if (result.jobs[at].state == JobState::kBlocked) NoteBlocked(*jobs[at], result.blocked);
   }
   std::vector<std::string> lost;
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -213,6 +253,7 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
     }
     for (size_t i = 0; i < part.size(); ++i) result.jobs[part[i]] = std::move(done->jobs[i]);
     result.ready.insert(result.ready.end(), done->ready.begin(), done->ready.end());
+    result.blocked.insert(result.blocked.end(), done->blocked.begin(), done->blocked.end());
     if (done->earliest_due && (!result.earliest_due || *done->earliest_due < *result.earliest_due)) {
       result.earliest_due = done->earliest_due;
     }
@@ -301,10 +342,13 @@ absl::StatusOr<CancelResult> PostgresStore::Cancel(int32_t queue, std::span<cons
   TENURE_ASSIGN_OR_RETURN(Result done, RunOne("cancel", sql::kCancel,
                                               Params().Add(queue).AddArray(seqs).Add(reason).AddArray(
                                                   days, [](const auto& d) { return d.second; })));
+  GateNames freed;
+  const GateReader gates(done);
   for (int row = 0; row < done.rows(); ++row) {
     CancelOutcome& outcome = outcomes[done.Int(row, 0)];
     outcome.state = CancelOutcome::State::kCancelled;
     outcome.previous = static_cast<JobState>(done.Int(row, 1));
+    gates.Add(row, freed);
     outcome.worker = done.Text(row, 2);
     outcome.number = done.Int32(row, 3);
   }
@@ -330,6 +374,7 @@ absl::StatusOr<CancelResult> PostgresStore::Cancel(int32_t queue, std::span<cons
     }
   }
   CancelResult result;
+  result.freed = std::move(freed);
   for (const JobId& id : ids) {
     auto outcome = outcomes.find(id.seq);
     if (outcome == outcomes.end() || days.at(id.seq) != id.day) {
@@ -348,6 +393,10 @@ absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_v
   TENURE_ASSIGN_OR_RETURN(Result due, RunOne("due_now", sql::kDueNow, Params().Add(id.queue).Add(id.seq).Add(id.day)));
   if (due.rows() > 0) {
     outcome.id = id;
+    if (static_cast<JobState>(due.Int(0, 1)) == JobState::kBlocked) {
+      GateReader(due).Add(0, outcome.blocked);
+      outcome.blocked.emplace_back("q");
+    }
     return outcome;
   }
   TENURE_ASSIGN_OR_RETURN(Result live, RunOne("find_live", sql::kFindLive, Params().Add(id.queue).AddArray(ids)));
@@ -389,6 +438,8 @@ absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_v
   if (old.crash_budget > 0) again.crash_budget = old.crash_budget;
   again.backoff = old.backoff;
   again.effect_key = old.effect_key;
+  again.concurrency_keys = old.concurrency_keys;
+  again.group = old.group;
   // Without a request id each call makes a job of its own: the key is then one that nobody can repeat.
   const std::string key = request_id.empty() ? absl::StrCat("once/", Secrets(1)[0], "/", Secrets(1)[0])
                                              : absl::StrCat("retry/", id.ToString(), "/", std::string(request_id));
@@ -400,6 +451,7 @@ absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_v
   if (!made.ok()) return made.status();
   outcome.status = made->jobs[0].status;
   outcome.id = made->jobs[0].id;
+  outcome.blocked = std::move(made->blocked);
   return outcome;
 }
 

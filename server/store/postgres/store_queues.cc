@@ -47,7 +47,7 @@ absl::StatusOr<Queue> PostgresStore::CreateQueue(std::string_view name, const Qu
   Params params;
   params.Add(name).Add(paused).Add(settings.max_attempts).Add(settings.crash_budget);
   AddBackoff(params, settings.backoff);
-  params.Add(settings.description).Add(settings.max_depth).Add(settings.max_tenant_depth);
+  params.Add(settings.description).Add(settings.max_depth).Add(settings.max_tenant_depth).Add(settings.skip_retrying);
   TENURE_ASSIGN_OR_RETURN(Result made, RunOne("create_queue", sql::kCreateQueue, params));
   if (made.rows() == 0) {
     return MakeError(absl::StatusCode::kAlreadyExists, "QUEUE_EXISTS",
@@ -72,7 +72,9 @@ absl::StatusOr<Queue> PostgresStore::UpdateQueue(std::string_view name, const Qu
       .Add(fields.contains("max_depth"))
       .Add(settings.max_depth)
       .Add(fields.contains("max_tenant_depth"))
-      .Add(settings.max_tenant_depth);
+      .Add(settings.max_tenant_depth)
+      .Add(fields.contains("groups_skip_retrying"))
+      .Add(settings.skip_retrying);
   TENURE_ASSIGN_OR_RETURN(Result changed, RunOne("update_queue", sql::kUpdateQueue, params));
   if (changed.rows() == 0) return QueueNotFound(name);
   return ReadQueue(changed, 0);

@@ -25,6 +25,8 @@ class Sorted {
   }
   const std::vector<const Item*>& items() const { return items_; }
   size_t IndexOf(int64_t id) const { return by_id_.at(id); }
+  // Where it stands in items().
+  size_t PlaceOf(int64_t id) const { return static_cast<size_t>(std::distance(by_id_.begin(), by_id_.find(id))); }
 
   void AddTokens(Params& params) const {
     params.AddArray(items_, [](const Item* i) { return i->token.job.seq; })
@@ -52,12 +54,15 @@ void ReadSettled(const Result& rows, int32_t queue, const Sorted<Item>& sorted, 
             rank = rows.Column("rank"), due = rows.Column("due_at"), due_in = rows.Column("due_in"),
             xid = rows.Column("xid");
   std::map<int16_t, ReadyRange> ready;
+  const GateReader gates(rows);
   for (int row = 0; row < rows.rows(); ++row) {
     SettleOutcome& outcome = result.items[sorted.IndexOf(rows.Int(row, id))];
     outcome.state = TokenState::kWon;
     outcome.job_state = static_cast<JobState>(rows.Int(row, state));
     outcome.due = rows.OptionalTime(row, due);
     result.xid = static_cast<uint64_t>(rows.Int(row, xid));
+    // What goes back to ready keeps its slots.
+    if (outcome.job_state != JobState::kReady) gates.Add(row, result.freed);
     if (outcome.job_state == JobState::kReady) {
       AddToRange(ready, queue, static_cast<int16_t>(rows.Int(row, priority)), {rows.Int(row, rank), rows.Int(row, id)});
     } else if (outcome.job_state == JobState::kScheduled) {
@@ -66,6 +71,22 @@ void ReadSettled(const Result& rows, int32_t queue, const Sorted<Item>& sorted, 
     }
   }
   for (const auto& [unused, range] : ready) result.ready.push_back(range);
+}
+
+// Keys that the failures that won pause, with the longest of their pauses in microseconds.
+std::map<std::string, int64_t> PausedKeys(const Result& rows, const Sorted<FailItem>& sorted) {
+  const int id = rows.Column("id"), keys = rows.Column("concurrency_keys");
+  std::map<std::string, int64_t> paused;
+  for (int row = 0; row < rows.rows(); ++row) {
+    const FailItem& item = *sorted.items()[sorted.PlaceOf(rows.Int(row, id))];
+    if (!item.pause_for || rows.IsNull(row, keys)) continue;
+    for (const std::string& key : rows.TextArray(row, keys)) {
+      if (!item.pause_key.empty() && item.pause_key != key) continue;
+      int64_t& us = paused[key];
+      us = std::max(us, absl::ToInt64Microseconds(*item.pause_for));
+    }
+  }
+  return paused;
 }
 
 }  // namespace
@@ -93,11 +114,13 @@ absl::StatusOr<SettleResult> PostgresStore::Complete(int32_t queue, std::span<co
     if (!rows.ok()) return rows.status();
     // Follow-ups of the items that won, one statement a queue, in the transaction that completes.
     std::map<int32_t, std::vector<std::pair<size_t, const NewJob*>>> next;
+    const GateReader gates(*rows);
     for (int row = 0; row < rows->rows(); ++row) {
       const size_t at = sorted.IndexOf(rows->Int(row, 0));
       result.xid = static_cast<uint64_t>(rows->Int(row, 1));
       result.items[at].state = TokenState::kWon;
       result.items[at].job_state = JobState::kCompleted;
+      gates.Add(row, result.freed);
       result.items[at].follow_ups.resize(items[at].follow_ups.size());
       for (const FollowUp& follow_up : items[at].follow_ups) next[follow_up.queue].emplace_back(at, &follow_up.job);
     }
@@ -117,6 +140,8 @@ absl::StatusOr<SettleResult> PostgresStore::Complete(int32_t queue, std::span<co
                               EnqueueKeyedScoped(tx, to, 1, specs, keys, prints, retry_of, false));
       for (size_t i = 0; i < jobs.size(); ++i) made[jobs[i].first][to].push_back(enqueued.jobs[i].id);
       result.ready.insert(result.ready.end(), enqueued.ready.begin(), enqueued.ready.end());
+      GateNames& blocked = result.blocked[to];
+      blocked.insert(blocked.end(), enqueued.blocked.begin(), enqueued.blocked.end());
       if (enqueued.earliest_due && (!result.earliest_due || *enqueued.earliest_due < *result.earliest_due)) {
         result.earliest_due = enqueued.earliest_due;
       }
@@ -145,11 +170,25 @@ absl::StatusOr<SettleResult> PostgresStore::Fail(int32_t queue, std::span<const 
       .AddArray(sorted.items(), [](const FailItem* i) {
         return i->retry_after ? std::optional<int64_t>(absl::ToInt64Microseconds(*i->retry_after)) : std::nullopt;
       });
-  TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("fail", sql::kFail, params));
-  SettleResult result;
-  result.items.resize(items.size());
-  ReadSettled(rows, queue, sorted, result);
-  return result;
+  const bool pauses =
+      std::any_of(items.begin(), items.end(), [](const FailItem& item) { return item.pause_for.has_value(); });
+  return Run<SettleResult>("fail", [&](Transaction& tx) -> absl::StatusOr<SettleResult> {
+    TENURE_ASSIGN_OR_RETURN(const Result rows,
+                            pauses ? tx.Run(sql::kFail, params) : tx.RunAndCommit(sql::kFail, params));
+    SettleResult result;
+    result.items.resize(items.size());
+    ReadSettled(rows, queue, sorted, result);
+    if (!pauses) return result;
+    const std::map<std::string, int64_t> paused = PausedKeys(rows, sorted);
+    if (!paused.empty()) {
+      tx.Queue(sql::kPauseKeys, Params()
+                                    .Add(queue)
+                                    .AddArray(paused, [](const auto& p) { return std::string_view(p.first); })
+                                    .AddArray(paused, [](const auto& p) { return p.second; }));
+    }
+    TENURE_RETURN_IF_ERROR(tx.Commit());
+    return result;
+  });
 }
 
 absl::StatusOr<SettleResult> PostgresStore::GiveBack(int32_t queue, Verb verb, std::span<const GiveBackItem> items) {
@@ -260,6 +299,7 @@ void ReadReaped(const Result& rows, int32_t queue, std::map<int64_t, Reaped>& re
   const int over = rows.Column("over"), discarded = rows.Column("discarded"), forgiven = rows.Column("forgiven"),
             priority = rows.Column("priority"), rank = rows.Column("rank"), remaining = rows.Column("remaining");
   std::map<int16_t, ReadyRange> ranges;
+  const GateReader gates(rows);
   for (int row = 0; row < rows.rows(); ++row) {
     Reaped& one = reaped[rows.Int(row, 0)];
     one.id = rows.Int(row, 0);
@@ -269,6 +309,7 @@ void ReadReaped(const Result& rows, int32_t queue, std::map<int64_t, Reaped>& re
     }
     one.discarded = rows.Bool(row, discarded);
     one.forgiven = rows.Bool(row, forgiven);
+    if (one.discarded) gates.Add(row, one.freed);
     if (!one.discarded)
       AddToRange(ranges, queue, static_cast<int16_t>(rows.Int(row, priority)), {rows.Int(row, rank), one.id});
   }
@@ -388,6 +429,9 @@ absl::StatusOr<RecoverResult> PostgresStore::Recover(const ShardFence& fence, in
       continue;
     }
     ++(one.discarded ? result.discarded : result.recovered);
+    GateNames& freed = result.freed[queue];
+    freed.insert(freed.end(), one.freed.begin(), one.freed.end());
+    if (one.discarded) freed.emplace_back("q");
   }
   if (const int ended = result.recovered + result.discarded; ended > 0) {
     const std::string name = rows.Text(0, rows.Column("queue_name"));

@@ -38,6 +38,13 @@ absl::StatusOr<PromoteResult> PostgresStore::Promote(const Fence& fence, absl::T
         read = rows.Int(row, 7);
         last_due = rows.Time(row, 8);
         break;
+      case 5: {
+        GateNames& blocked = result.blocked[rows.Int32(row, 1)];
+        GateReader(rows).Add(row, blocked);
+        blocked.emplace_back("q");
+        result.promoted += rows.Int32(row, 7);
+        break;
+      }
       case 3:
         result.next_due = absl::Seconds(rows.Double(row, 9));
         break;
@@ -50,7 +57,7 @@ absl::StatusOr<PromoteResult> PostgresStore::Promote(const Fence& fence, absl::T
   return result;
 }
 
-absl::StatusOr<int> PostgresStore::ExpireJobs(const Fence& fence, int limit) {
+absl::StatusOr<int> PostgresStore::ExpireJobs(const Fence& fence, int limit, GatesByQueue* freed) {
   TENURE_ASSIGN_OR_RETURN(
       Result rows,
       RunOne("expire", sql::kExpire, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
@@ -59,6 +66,11 @@ absl::StatusOr<int> PostgresStore::ExpireJobs(const Fence& fence, int limit) {
     const int32_t jobs = rows.Int32(row, 1);
     Metrics::Add(metrics_.jobs_settled, {{"queue", rows.Text(row, 0)}, {"outcome", "expired"}}, jobs);
     expired += jobs;
+    if (freed != nullptr) {
+      GateNames& names = (*freed)[rows.Int32(row, 2)];
+      GateReader(rows).Add(row, names);
+      names.emplace_back("q");
+    }
   }
   return expired;
 }

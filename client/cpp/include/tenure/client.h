@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "tenure/errors.h"
 #include "tenure/lease.h"
+#include "tenure/limit.h"
 #include "tenure/move.h"
 #include "tenure/schedule.h"
 #include "tenure/target.h"
@@ -124,6 +125,9 @@ class Client {
   std::vector<absl::StatusOr<CancelledJob>> CancelBatch(const std::vector<std::string>& ids, std::string_view why = {},
                                                         const CallOptions& options = {});
 
+  // Why a job is not running. Repeated: yes. Errors: INVALID_ARGUMENT, NOT_FOUND / JOB_NOT_FOUND.
+  absl::StatusOr<Explanation> Explain(std::string_view id, const CallOptions& options = {});
+
   // A scheduled job becomes due now; an ended one is made anew. Answers the id of the job that will run. Repeated: yes
   // (the client sends a request id; yours if not empty). Errors: NOT_FOUND / JOB_NOT_FOUND, FAILED_PRECONDITION /
   // NOT_RETRYABLE.
@@ -148,6 +152,23 @@ class Client {
                                        std::string_view page_token = {}, const CallOptions& options = {});
   absl::StatusOr<Queue> PauseQueue(std::string_view name, const CallOptions& options = {});
   absl::StatusOr<Queue> ResumeQueue(std::string_view name, const CallOptions& options = {});
+
+  // ---- Limits of concurrency keys and queues ----
+
+  // Sets a limit as a whole; holds for every job that is admitted afterwards, on all replicas. `key` is empty for
+  // kQueue. Repeated: yes. Errors: INVALID_ARGUMENT, NOT_FOUND / QUEUE_NOT_FOUND, FAILED_PRECONDITION /
+  // TOO_MANY_LIMITS.
+  absl::StatusOr<Limit> SetLimit(std::string_view queue, LimitScope scope, std::string_view key, const LimitSpec& spec,
+                                 const CallOptions& options = {});
+  // With how the key or queue stands. Repeated: yes. Errors: NOT_FOUND / QUEUE_NOT_FOUND or LIMIT_NOT_FOUND.
+  absl::StatusOr<Limit> GetLimit(std::string_view queue, LimitScope scope, std::string_view key,
+                                 const CallOptions& options = {});
+  // A page of a queue's limits; page_size 0 means 100. Repeated: yes. Errors: NOT_FOUND / QUEUE_NOT_FOUND.
+  absl::StatusOr<LimitPage> ListLimits(std::string_view queue, int page_size = 0, std::string_view page_token = {},
+                                       const CallOptions& options = {});
+  // Repeated: no (a repeat after a lost reply would answer LIMIT_NOT_FOUND). Errors: as GetLimit.
+  absl::Status DeleteLimit(std::string_view queue, LimitScope scope, std::string_view key,
+                           const CallOptions& options = {});
 
   // ---- Schedules: jobs made again and again ----
 

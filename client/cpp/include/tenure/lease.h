@@ -82,8 +82,10 @@ struct CompleteItem {
 struct FailItem {
   std::string lease_token;
   JobError error;
-  bool non_retryable = false;           // The job becomes a dead letter now.
-  std::optional<Duration> retry_after;  // Instead of the backoff. At most 30 days.
+  bool non_retryable = false;             // The job becomes a dead letter now.
+  std::optional<Duration> retry_after;    // Instead of the backoff. At most 30 days.
+  std::optional<Duration> pause_key_for;  // Nothing that names one of its keys starts for so long. At most 24 h.
+  std::string pause_key;                  // Only this one of its keys. Default: all.
 };
 
 struct ReleaseItem {

@@ -30,6 +30,10 @@ struct Fail {
 struct RetryAfter {
   Duration delay{};
   std::string message;
+  // An upstream that says "not now" to more than this job: nothing that names one of its concurrency keys starts for so
+  // long. At most 24 h.
+  std::optional<Duration> pause_key_for;
+  std::string pause_key;  // Only this one of its keys. Default: all.
 };
 
 // Not now: again after `delay`, without spending an attempt. From 1 ms to 10 years.

@@ -94,7 +94,9 @@ struct Job {
   int crash_budget = 0;
   int releases = 0;
   int snoozes = 0;
-  std::string effect_key;  // Stable over attempts and retries: pass it to the outside world.
+  std::string effect_key;                     // Stable over attempts and retries: pass it to the outside world.
+  std::vector<std::string> concurrency_keys;  // Sorted. Not of claimed jobs.
+  std::string group_key;                      // Not of claimed jobs.
   std::string retry_of;
   std::string forwarded_to;  // The job that this one was moved to. Not from List.
   std::string idempotency_key;
@@ -109,6 +111,25 @@ struct Job {
   std::optional<Payload> result;   // Only when COMPLETED.
   std::optional<Progress> progress;
   std::optional<Backoff> backoff;  // Its own; absent where the queue's applies.
+};
+
+// One thing that holds a job up, or that nothing does; `reason` as the API's WaitReason without its prefix
+// ("KEY_FULL").
+struct WaitCause {
+  std::string reason;
+  std::string message;  // In words.
+  std::string key;      // The concurrency key or the group.
+  std::optional<Time> until;
+  std::optional<int64_t> limit;
+  std::vector<std::string> holder_job_ids;  // At most 10.
+  std::string ahead_job_id;                 // The job of the group that comes first.
+  int64_t position = 0;                     // In line, from 1; 0: does not apply.
+};
+
+struct Explanation {
+  std::string queue;
+  JobState state = JobState::kUnknown;
+  std::vector<WaitCause> causes;  // First things first; at least one.
 };
 
 // What a producer asks for. Only queue and kind are required.
@@ -129,6 +150,9 @@ struct JobSpec {
   std::string idempotency_key;                    // Makes the enqueue safe to repeat. Default: none.
   std::optional<Duration> idempotency_retention;  // Default 24 h, from 1 s to 30 days.
   std::string effect_key;                         // Default: the job's id.
+  // At most 4 keys of the queue, 1 to 255 bytes each: blocked as long as the limit of one of them is full.
+  std::vector<std::string> concurrency_keys;
+  std::string group_key;  // Strict order: one job of a group at a time, as they were accepted.
 };
 
 // An accepted job.
@@ -166,9 +190,10 @@ struct QueueSettings {
   std::optional<int> max_attempts;
   std::optional<int> crash_budget;
   std::optional<Backoff> backoff;
-  std::optional<int64_t> max_depth;         // Jobs that have not ended; beyond it enqueues are shed (QUEUE_FULL).
-  std::optional<int64_t> max_tenant_depth;  // The same for each tenant (TENANT_FULL).
-  std::optional<std::string> description;   // At most 1,024 bytes.
+  std::optional<int64_t> max_depth;          // Jobs that have not ended; beyond it enqueues are shed (QUEUE_FULL).
+  std::optional<int64_t> max_tenant_depth;   // The same for each tenant (TENANT_FULL).
+  std::optional<std::string> description;    // At most 1,024 bytes.
+  std::optional<bool> groups_skip_retrying;  // Default false: a job that waits for a retry holds its group.
 };
 
 // Counts at most 1 s behind; the totals count since the queue was made.

@@ -2,6 +2,7 @@
 -- $2 ids (sorted, distinct), $3 token numbers, $4 secrets, $5 results, $6 result types. The fence is the token; everything that
 -- ends a lease bumps it. Answers the ids that it ended; what is not answered is locked by somebody, or its token is stale.
 -- The event of each end goes to the outbox if a target wants it, which is asked once per statement.
+-- With each its keys and group, whose slot it frees.
 with locked as materialized (
   select j.*, i.result, i.result_type
   from unnest($2::bigint[], $3::int[], $4::bigint[], $5::bytea[], $6::text[])
@@ -20,12 +21,12 @@ kept as (
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
     backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
-    result, result_type)
+    result, result_type, concurrency_keys, group_key)
   select (select (now() at time zone 'utc')::date), l.id, l.queue_id, 6, l.priority, l.day, l.attempt, l.failures, l.crashes, l.releases, l.snoozes,
     l.max_attempts, l.crash_budget, l.token, l.token_secret, 1, l.worker, l.leased_at, l.due_at, l.expires_at, l.created_at, l.started_at,
     now(), l.kind, l.tenant, l.payload_size, l.payload, l.payload_day, l.content_type, l.headers, l.backoff_initial_us,
     l.backoff_multiplier, l.backoff_max_us, l.error_message, l.error_type, l.error_detail, l.error_attempt, l.error_at, l.effect_key,
-    l.retry_of, l.idempotency_key, l.result, l.result_type
+    l.retry_of, l.idempotency_key, l.result, l.result_type, l.concurrency_keys, l.group_key
   from locked l
 ),
 counted as (
@@ -40,4 +41,4 @@ outbound as (
   from locked l
   where (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 1 <> 0
 )
-select l.id, pg_current_xact_id() as xid from locked l;
+select l.id, pg_current_xact_id() as xid, l.concurrency_keys, l.group_key from locked l;

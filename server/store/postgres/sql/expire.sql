@@ -1,5 +1,5 @@
 -- Jobs that did not start in time end as expired. $1, $2 name and term of the leader; $3 limit. Reads the index job_expiring. Answers how
--- many, by queue. The event of each end goes to the outbox if a target wants it.
+-- many, by queue, keys and group. The event of each end goes to the outbox if a target wants it.
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
 ),
@@ -23,12 +23,13 @@ kept as (
   insert into tenure.history as h (ended_on, id, queue_id, state, priority, day, attempt, failures, crashes, releases, snoozes,
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
-    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key)
+    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
+    concurrency_keys, group_key)
   select (select (now() at time zone 'utc')::date), l.id, l.queue_id, 9, l.priority, l.day, l.attempt, l.failures, l.crashes, l.releases, l.snoozes,
     l.max_attempts, l.crash_budget, l.token, l.token_secret, 7, l.worker, l.leased_at, l.due_at, l.expires_at, l.created_at, l.started_at,
     now(), l.kind, l.tenant, l.payload_size, l.payload, l.payload_day, l.content_type, l.headers, l.backoff_initial_us,
     l.backoff_multiplier, l.backoff_max_us, l.error_message, l.error_type, l.error_detail, l.error_attempt, l.error_at, l.effect_key,
-    l.retry_of, l.idempotency_key
+    l.retry_of, l.idempotency_key, l.concurrency_keys, l.group_key
   from locked l
 ),
 counted as (
@@ -45,4 +46,5 @@ outbound as (
   from locked l
   where exists (select 1 from tenure.outbox_interest i where i.queue_id = any (array[0, l.queue_id]) and i.events & 8 <> 0)
 )
-select q.name, count(*) as jobs from locked l join tenure.queue q on q.id = l.queue_id group by q.name;
+select q.name, count(*) as jobs, l.queue_id, l.concurrency_keys, l.group_key from locked l join tenure.queue q on q.id = l.queue_id
+group by q.name, l.queue_id, l.concurrency_keys, l.group_key;

@@ -1,4 +1,5 @@
--- Records failures of jobs of one queue: back to scheduled after the backoff (ready at once if it is zero), or to the dead letters when the
+-- Records failures of jobs of one queue: back to scheduled after the backoff (ready at once if it is zero, or blocked if it is subject to
+-- admission: it has to pass its gates again), or to the dead letters when the
 -- budget is spent or the failure is final. $1 queue, $2 ids (sorted, distinct), $3 token numbers, $4 secrets, $5 messages,
 -- $6 types, $7 details, $8 non-retryable, $9 retry after in microseconds (NULL: the backoff).
 -- Answers the ids that it settled; what is not answered is locked by somebody, or its token is stale.
@@ -27,7 +28,10 @@ retry as materialized (
 ),
 retried as (
   update tenure.job as j
-  set state = case when (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] <= 0 then 3 else 1 end,
+  set state = case when (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] > 0 then 1
+                   when j.gate is not null then 2 else 3 end,
+      gate = case when j.gate is not null and (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] <= 0
+                  then tenure.first_gate(j.group_key, j.concurrency_keys, true) end,
       due_at = now() + (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] * interval '1 microsecond',
       failures = j.failures + 1, settled_token = j.token, settled_secret = j.token_secret, settled_verb = 2, token = j.token + 1,
       worker = null, lease_us = null, lease_until = null, leased_at = null, updated_at = now(),
@@ -36,7 +40,7 @@ retried as (
       error_detail = (select r.details from retry r)[width_bucket(j.id, (select r.ids from retry r))],
       error_attempt = j.attempt, error_at = now()
   where j.queue_id = $1 and j.id = any ((select r.ids from retry r)::bigint[])
-  returning j.id, j.state, j.priority, j.rank, j.due_at
+  returning j.id, j.state, j.priority, j.rank, j.due_at, j.concurrency_keys, j.group_key
 ),
 removed as (
   delete from tenure.job as j where j.queue_id = $1 and j.id = any (array(select l.id from locked l where l.dead))
@@ -45,12 +49,13 @@ dead as (
   insert into tenure.dead_letter as h (ended_on, id, queue_id, state, priority, day, attempt, failures, crashes, releases, snoozes,
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
-    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key)
+    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
+    concurrency_keys, group_key)
   select (select (now() at time zone 'utc')::date), l.id, l.queue_id, 7, l.priority, l.day, l.attempt, l.failures + 1, l.crashes, l.releases, l.snoozes,
     l.max_attempts, l.crash_budget, l.token, l.token_secret, 2, l.worker, l.leased_at, l.due_at, l.expires_at, l.created_at, l.started_at,
     now(), l.kind, l.tenant, l.payload_size, l.payload, l.payload_day, l.content_type, l.headers, l.backoff_initial_us,
     l.backoff_multiplier, l.backoff_max_us, l.message, l.type, l.detail, l.attempt, now(), l.effect_key,
-    l.retry_of, l.idempotency_key
+    l.retry_of, l.idempotency_key, l.concurrency_keys, l.group_key
   from locked l where l.dead
 ),
 ready as (
@@ -59,9 +64,9 @@ ready as (
   from retried r where r.state = 3 group by r.priority
 ),
 counted as (
-  insert into tenure.event as e (slot, queue_id, type, leased, scheduled, discarded, due_at)
+  insert into tenure.event as e (slot, queue_id, type, leased, scheduled, blocked, discarded, due_at)
   select tenure.event_slot(), $1, 2, -count(*), count(*) filter (where not l.dead and l.delay_us > 0),
-         count(*) filter (where l.dead),
+         nullif(count(*) filter (where not l.dead and l.delay_us <= 0 and l.gate is not null), 0), count(*) filter (where l.dead),
          (select min(r.due_at) from retried r where r.state = 1)
   from locked l having count(*) > 0
 ),
@@ -74,7 +79,7 @@ outbound as (
   where l.dead and (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 2 <> 0
 )
 select r.id, r.state, r.priority, r.rank, r.due_at, extract(epoch from r.due_at - now())::float8 as due_in,
-       pg_current_xact_id() as xid
+       pg_current_xact_id() as xid, r.concurrency_keys, r.group_key
 from retried r
 union all
-select l.id, 7, l.priority, l.rank, null, null, pg_current_xact_id() from locked l where l.dead;
+select l.id, 7, l.priority, l.rank, null, null, pg_current_xact_id(), l.concurrency_keys, l.group_key from locked l where l.dead;

@@ -3,6 +3,7 @@
 -- one to come, $7 slots left out. Per slot: $8 id of the schedule, $9 the slot.
 -- Locks the schedules' rows and passes over those that somebody holds; what was changed since it was read is left alone. A slot that has
 -- its run already makes no second job. Under overlap 2 no slot makes a job while that of the slot before is live.
+-- A queue with a gate of its own gets them blocked, and an event has them admitted.
 -- Row sorts: 0 the term holds; 1 a schedule that was moved on, and the live job that its policy looks at; 2 a job that was made.
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
@@ -42,12 +43,12 @@ won as materialized (
 inserted as (
   insert into tenure.job as j (id, queue_id, state, priority, day, max_attempts, crash_budget, due_at, expires_at, created_at, updated_at,
                                kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us,
-                               backoff_multiplier, backoff_max_us)
-  select w.job_id, w.queue_id, 3, w.priority, tenure.today(), w.max_attempts, w.crash_budget, now(),
+                               backoff_multiplier, backoff_max_us, gate)
+  select w.job_id, w.queue_id, case when w.queue_id = any (array(select q.id from tenure.queue q where q.gated)) then 2 else 3 end, w.priority, tenure.today(), w.max_attempts, w.crash_budget, now(),
          now() + w.ttl_us * interval '1 microsecond', now(), now(), w.kind, w.tenant, length(w.payload),
          case when length(w.payload) <= 1000 then w.payload end, case when length(w.payload) > 1000 then tenure.today() end,
          w.content_type, coalesce(w.headers, '{}') || jsonb_build_object('tenure-schedule', w.name, 'tenure-slot', tenure.slot_text(w.slot)),
-         w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us
+         w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us, tenure.first_gate(null, null, w.queue_id = any (array(select q.id from tenure.queue q where q.gated)))
   from won w
 ),
 large as (
@@ -57,7 +58,15 @@ large as (
 told as (
   insert into tenure.event as e (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, enqueued)
   select tenure.event_slot(), w.queue_id, 1, w.priority, 0, min(w.job_id), 0, max(w.job_id), count(*), count(*)
-  from won w group by w.queue_id, w.priority
+  from won w where not w.queue_id = any (array(select q.id from tenure.queue q where q.gated)) group by w.queue_id, w.priority
+),
+held as (
+  insert into tenure.event as e (slot, queue_id, type, blocked, enqueued)
+  select tenure.event_slot(), w.queue_id, 2, count(*), count(*) from won w where w.queue_id = any (array(select q.id from tenure.queue q where q.gated)) group by w.queue_id
+),
+asked as (
+  insert into tenure.event as e (slot, queue_id, type, admit)
+  select tenure.event_slot(), w.queue_id, 5, '{q}' from won w where w.queue_id = any (array(select q.id from tenure.queue q where q.gated)) group by w.queue_id
 ),
 latest as materialized (
   select distinct on (w.id) w.id, w.slot, w.job_id, w.queue_id, count(*) over (partition by w.id) as jobs

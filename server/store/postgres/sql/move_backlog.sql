@@ -3,6 +3,7 @@
 -- move's own counts. $1, $2 name and term of
 -- the leader: nothing is written once the term is over; $3 move, $4 most jobs, $5 most jobs to read. Locks the move, and the jobs that it moves,
 -- passing over those that somebody holds. Reads the primary key of tenure.job beyond the cursor, jobs of other queues among them.
+-- What has a gate to pass in the other queue is blocked there; an event says at which gates of both queues to look.
 -- Row sorts: 0 what became ready; 1 how many were moved, how long to wait, has it ended; 2 how many are scheduled, and when the
 -- first of them is due.
 with in_term as materialized (
@@ -33,7 +34,9 @@ candidate as materialized (
   select p.id, p.queue_id, m.to_queue_id, m.kinds from page p join move m on m.from_queue_id = p.queue_id order by p.id
 ),
 picked as materialized (
-  select j.*, c.to_queue_id, (j.state + 0)::int as new_state from candidate c
+  select j.*, c.to_queue_id, (j.state + 0)::int as old_state,
+         case when (j.state + 0) = 1 then 1 when tenure.first_gate(j.group_key, j.concurrency_keys, c.to_queue_id = any (array(select q.id from tenure.queue q where q.gated))) is null then 3 else 2 end as new_state
+  from candidate c
   cross join lateral (
     select j.* from tenure.job j
     where j.id = c.id and j.queue_id = c.queue_id and (j.state + 0) in (1, 3) and (c.kinds = '{}' or j.kind = any (c.kinds))
@@ -66,23 +69,26 @@ kept as (
   insert into tenure.history as h (ended_on, id, queue_id, state, priority, day, attempt, failures, crashes, releases, snoozes,
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
-    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key)
+    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
+    concurrency_keys, group_key)
   select (now() at time zone 'utc')::date, w.id, w.queue_id, 8, w.priority, w.day, w.attempt, w.failures, w.crashes, w.releases, w.snoozes,
     w.max_attempts, w.crash_budget, w.token, w.token_secret, 5, w.worker, w.leased_at, w.due_at, w.expires_at, w.created_at, w.started_at,
     now(), w.kind, w.tenant, w.payload_size, w.payload, w.payload_day, w.content_type, w.headers, w.backoff_initial_us,
     w.backoff_multiplier, w.backoff_max_us, 'moved to ' || tenure.job_text(w.to_queue_id, tenure.today(), w.new_id), 'Moved', w.error_detail,
-    w.error_attempt, now(), w.effect_key, w.retry_of, w.idempotency_key
+    w.error_attempt, now(), w.effect_key, w.retry_of, w.idempotency_key, w.concurrency_keys, w.group_key
   from won w
 ),
 inserted as (
   insert into tenure.job as j (id, queue_id, state, priority, rank, day, attempt, failures, crashes, releases, snoozes, max_attempts, crash_budget, due_at,
     expires_at, created_at, updated_at, started_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us,
-    backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of)
+    backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of,
+    concurrency_keys, group_key, gate)
   select w.new_id, w.to_queue_id, w.new_state, w.priority, 0, tenure.today(), w.attempt, w.failures, w.crashes, w.releases, w.snoozes, w.max_attempts,
     w.crash_budget, w.due_at, w.expires_at, w.created_at, now(), w.started_at, w.kind, w.tenant, w.payload_size, w.payload,
     case when w.large is not null then tenure.today() end, w.content_type, w.headers, w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us,
     w.error_message, w.error_type, w.error_detail, w.error_attempt, w.error_at,
-    coalesce(w.effect_key, tenure.job_text(w.queue_id, w.day, w.id)), tenure.job_text(w.queue_id, w.day, w.id)
+    coalesce(w.effect_key, tenure.job_text(w.queue_id, w.day, w.id)), tenure.job_text(w.queue_id, w.day, w.id), w.concurrency_keys, w.group_key,
+    case when w.new_state = 2 then tenure.first_gate(w.group_key, w.concurrency_keys, true) end
   from won w
 ),
 large as (
@@ -99,8 +105,22 @@ told as (
 ),
 gone as (
   insert into tenure.event as e (slot, queue_id, type, scheduled, ready, cancelled)
-  select tenure.event_slot(), w.queue_id, 2, -count(*) filter (where w.new_state = 1), -count(*) filter (where w.new_state = 3), count(*)
+  select tenure.event_slot(), w.queue_id, 2, -count(*) filter (where w.old_state = 1), -count(*) filter (where w.old_state = 3), count(*)
   from won w group by w.queue_id
+),
+held as (
+  insert into tenure.event as e (slot, queue_id, type, blocked, enqueued)
+  select tenure.event_slot(), w.to_queue_id, 2, count(*), count(*) from won w where w.new_state = 2 group by w.to_queue_id
+),
+asked as (
+  insert into tenure.event as e (slot, queue_id, type, admit)
+  select tenure.event_slot(), x.queue_id, 5, array_agg(distinct x.name) from (
+    select w.to_queue_id as queue_id, n.name from won w cross join lateral unnest(array(select 'k' || k from unnest(w.concurrency_keys) as k) || coalesce(array['g' || w.group_key], '{}') || array['q']) as n (name)
+    where w.new_state = 2
+    union all
+    select w.queue_id, n.name from won w cross join lateral unnest(array(select 'k' || k from unnest(w.concurrency_keys) as k) || coalesce(array['g' || w.group_key], '{}') || array['q']) as n (name)
+    where w.gate is not null
+  ) x group by x.queue_id
 ),
 outbound as (
   insert into tenure.outbox as o (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at,

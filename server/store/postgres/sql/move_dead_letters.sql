@@ -1,4 +1,4 @@
--- Moves the next dead letters of a move: each becomes a ready job with fresh budgets, in one statement with the link from the old id and the move's
+-- Moves the next dead letters of a move: each becomes a ready job (or a blocked one, if it has a gate to pass) with fresh budgets, in one statement with the link from the old id and the move's
 -- own counts. $1, $2 name and term of the leader: nothing is written once the term is over; $3 move, $4 most jobs, $5 most dead letters to
 -- read. Locks the move, and the dead letters that it moves, passing over those that somebody holds. Reads the primary key of
 -- tenure.dead_letter beyond the cursor, dead letters of other queues among them. Row sorts: 0 what became ready; 1 how many were moved, how long
@@ -31,7 +31,9 @@ candidate as materialized (
   select p.id, p.ended_on, p.queue_id, m.to_queue_id, m.kinds, m.created_at from page p join move m on m.from_queue_id = p.queue_id order by p.id
 ),
 picked as materialized (
-  select h.*, c.to_queue_id, 3 as new_state from candidate c
+  select h.*, c.to_queue_id,
+         case when tenure.first_gate(h.group_key, h.concurrency_keys, c.to_queue_id = any (array(select q.id from tenure.queue q where q.gated))) is null then 3 else 2 end as new_state
+  from candidate c
   cross join lateral (
     select h.* from tenure.dead_letter h
     where h.id = c.id and h.ended_on = c.ended_on and h.queue_id = c.queue_id and h.ended_at <= c.created_at
@@ -62,11 +64,13 @@ won as materialized (
 inserted as (
   insert into tenure.job as j (id, queue_id, state, priority, rank, day, attempt, failures, crashes, releases, snoozes, max_attempts, crash_budget, due_at,
     expires_at, created_at, updated_at, started_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us,
-    backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of)
-  select w.new_id, w.to_queue_id, 3, w.priority, 0, tenure.today(), 0, 0, 0, 0, 0, w.max_attempts, w.crash_budget, now(),
+    backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of,
+    concurrency_keys, group_key, gate)
+  select w.new_id, w.to_queue_id, w.new_state, w.priority, 0, tenure.today(), 0, 0, 0, 0, 0, w.max_attempts, w.crash_budget, now(),
     null, now(), now(), null, w.kind, w.tenant, w.payload_size, w.payload, case when w.large is not null then tenure.today() end, w.content_type, w.headers,
     w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us, null, null, null, null, null,
-    coalesce(w.effect_key, tenure.job_text(w.queue_id, w.day, w.id)), tenure.job_text(w.queue_id, w.day, w.id)
+    coalesce(w.effect_key, tenure.job_text(w.queue_id, w.day, w.id)), tenure.job_text(w.queue_id, w.day, w.id), w.concurrency_keys, w.group_key,
+    case when w.new_state = 2 then tenure.first_gate(w.group_key, w.concurrency_keys, true) end
   from won w
 ),
 large as (
@@ -80,6 +84,16 @@ range as materialized (
 told as (
   insert into tenure.event as e (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, enqueued)
   select tenure.event_slot(), r.queue_id, 1, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, r.jobs from range r
+),
+held as (
+  insert into tenure.event as e (slot, queue_id, type, blocked, enqueued)
+  select tenure.event_slot(), w.to_queue_id, 2, count(*), count(*) from won w where w.new_state = 2 group by w.to_queue_id
+),
+asked as (
+  insert into tenure.event as e (slot, queue_id, type, admit)
+  select tenure.event_slot(), w.to_queue_id, 5, array_agg(distinct n.name) from won w
+  cross join lateral unnest(array(select 'k' || k from unnest(w.concurrency_keys) as k) || coalesce(array['g' || w.group_key], '{}') || array['q']) as n (name)
+  where w.new_state = 2 group by w.to_queue_id
 ),
 done as materialized (
   select (select count(*) from won) as moved, (select count(*) from broken) as failed, (select count(*) from page) as read,

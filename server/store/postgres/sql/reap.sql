@@ -4,6 +4,7 @@
 -- before this time.
 -- A lease that ran out while no daemon could reach the database (tenure.outage) stands for a third of its duration more, so that its
 -- worker can extend it, and burns no crash.
+-- What goes back to ready keeps its slots.
 -- Answers each lease that is still there: reaped, discarded, or how long it has yet. The event of each end goes to the outbox if a target wants it, which is asked once per statement.
 with in_term as materialized (
   select true as yes from tenure.shard_lease l
@@ -54,12 +55,14 @@ dead as (
   insert into tenure.dead_letter as h (ended_on, id, queue_id, state, priority, day, attempt, failures, crashes, releases, snoozes,
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
-    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key)
+    backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
+    concurrency_keys, group_key)
   select (select (now() at time zone 'utc')::date), l.id, l.queue_id, 7, l.priority, l.day, l.attempt, l.failures, l.crashes + 1, l.releases, l.snoozes,
     l.max_attempts, l.crash_budget, l.token, l.token_secret, 6, l.worker, l.leased_at, l.due_at, l.expires_at, l.created_at, l.started_at,
     now(), l.kind, l.tenant, l.payload_size, l.payload, l.payload_day, l.content_type, l.headers, l.backoff_initial_us,
     l.backoff_multiplier, l.backoff_max_us, 'the lease ran out ' || l.crashes + 1 || ' times: its worker died, hung or could not extend it',
-    'LeaseExpired', l.error_message, l.attempt, now(), l.effect_key, l.retry_of, l.idempotency_key
+    'LeaseExpired', l.error_message, l.attempt, now(), l.effect_key, l.retry_of, l.idempotency_key,
+    l.concurrency_keys, l.group_key
   from judged l where l.over and l.dead
 ),
 ready as (
@@ -84,5 +87,5 @@ outbound as (
   where l.over and l.dead and (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 2 <> 0
 )
 select l.id, l.over, l.over and l.dead as discarded, l.forgiven, l.priority, l.rank, l.queue_name,
-       extract(epoch from l.ends_at - now())::float8 as remaining
+       extract(epoch from l.ends_at - now())::float8 as remaining, l.concurrency_keys, l.group_key
 from judged l;

@@ -1,4 +1,4 @@
--- $1 name; for each setting whether to set it ($2, $4, $6, $10, $12, $14) and its value (NULL: the default).
+-- $1 name; for each setting whether to set it ($2, $4, $6, $10, $12, $14, $16) and its value (NULL: the default).
 with changed as (
   update tenure.queue as q
   set max_attempts = case when $2 then $3 else q.max_attempts end,
@@ -8,7 +8,8 @@ with changed as (
       backoff_max_us = case when $6 then $9 else q.backoff_max_us end,
       description = case when $10 then $11 else q.description end,
       max_depth = case when $12 then $13 else q.max_depth end,
-      max_tenant_depth = case when $14 then $15 else q.max_tenant_depth end
+      max_tenant_depth = case when $14 then $15 else q.max_tenant_depth end,
+      skip_retrying = case when $16 then $17 else q.skip_retrying end
   where q.name = $1 returning q.*
 ),
 told as (

@@ -1,0 +1,59 @@
+// Who is to be admitted, gathered: names of gates at which a slot may have become free, or somebody new waits, looked
+// at by one transaction per queue after the other. While one is in flight the next names gather; an idle queue starts
+// at once, so that a freed slot is filled again within the time of a transaction. Layer: engine. Thread-safe.
+//
+// Any replica may look at any gate at any time: who may pass is decided by the database (Store::Admit). A look that
+// failed is repeated; one that is lost with its process is made up for by the admission worker's sweep.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "server/base/metrics.h"
+#include "server/engine/executor.h"
+#include "server/engine/timers.h"
+#include "server/store/store.h"
+
+namespace tenure::engine {
+
+class AdmissionDesk {
+ public:
+  // Called with what each transaction did, on an executor thread.
+  using Admitted = std::function<void(int32_t queue, const store::AdmitResult& result)>;
+  AdmissionDesk(store::Store& store, Executor& executor, Timers& timers, Metrics& metrics, Admitted admitted)
+      : store_(store), executor_(executor), timers_(timers), metrics_(metrics), admitted_(std::move(admitted)) {}
+
+  // Looks at these gates of a queue as soon as the transaction that is in flight has ended.
+  void Look(int32_t queue, const store::GateNames& names);
+  // No looks begin from now on; for a replica that stops.
+  void Stop();
+
+ private:
+  struct Line {
+    std::deque<std::string> names;  // In the order in which they came, each once.
+    std::unordered_set<std::string> in_line;
+    bool running = false;
+  };
+  void Run(int32_t queue);
+  void LookLater(int32_t queue, std::string name, Clock::Duration after);
+
+  store::Store& store_;
+  Executor& executor_;
+  Timers& timers_;
+  Metrics& metrics_;
+  const Admitted admitted_;
+  std::mutex mu_;
+  bool stopped_ = false;
+  std::unordered_map<int32_t, Line> lines_;
+  // Gates whose next look has a time already.
+  std::map<std::pair<int32_t, std::string>, Clock::TimePoint> timed_;
+};
+
+}  // namespace tenure::engine

@@ -1,0 +1,15 @@
+-- Sets a limit as a whole. $1 queue, $2 scope, $3 key, $4 how many at once, $5 and $6 the rate (interval in microseconds, burst); NULL: none. A
+-- queue's own limit gates it. The caller holds the queue's turn: an admission that begins later goes by the new limit.
+with changed as (
+  insert into tenure.admission_limit as l (queue_id, scope, key, max_leased, rate_interval_us, rate_burst) values ($1, $2, $3, $4, $5, $6)
+  on conflict (queue_id, scope, key) do update
+    set max_leased = excluded.max_leased, rate_interval_us = excluded.rate_interval_us, rate_burst = excluded.rate_burst, updated_at = now()
+  returning l.*
+),
+gated as (
+  update tenure.queue as q set gated = true where q.id = $1 and $2 = 3 and not q.gated returning q.id
+),
+told as (
+  insert into tenure.event as e (slot, queue_id, type) select tenure.event_slot(), g.id, 4 from gated g
+)
+select c.* from changed c;

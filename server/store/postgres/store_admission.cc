@@ -1,0 +1,343 @@
+// PostgresStore: who is let through to ready, and the limits that decide it. A transaction that admits takes the
+// queue's turn, reads in later statements (whose snapshots are newer than the wait for it), chooses
+// (admission_choice.h), and writes once.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/store/admission_choice.h"
+#include "server/store/postgres/gate_rows.h"
+#include "server/store/postgres/postgres_store.h"
+#include "statements.sql.h"
+
+namespace tenure::store::postgres {
+namespace {
+
+// Names of the engine carry the sort of gate in front.
+constexpr char kKeyMark = 'k', kGroupMark = 'g';
+// A row that a cancel holds is looked at again so much later.
+constexpr absl::Duration kLockedAgain = absl::Milliseconds(20);
+// The last sort of blocked_names.sql.
+constexpr int kLastSort = 6;
+
+Limit ReadLimit(const Result& rows, int row) {
+  Limit limit;
+  limit.scope = static_cast<LimitScope>(rows.Int(row, rows.Column("scope")));
+  limit.key = rows.Text(row, rows.Column("key"));
+  const int max = rows.Column("max_leased"), interval = rows.Column("rate_interval_us");
+  if (!rows.IsNull(row, max)) limit.settings.max_leased = rows.Int32(row, max);
+  if (!rows.IsNull(row, interval)) {
+    limit.settings.rate = Rate{absl::Microseconds(rows.Int(row, interval)), rows.Int32(row, rows.Column("rate_burst"))};
+  }
+  limit.created = rows.Time(row, rows.Column("created_at"));
+  limit.updated = rows.Time(row, rows.Column("updated_at"));
+  return limit;
+}
+
+absl::Status LimitNotFound(std::string_view key) {
+  return MakeError(absl::StatusCode::kNotFound, "LIMIT_NOT_FOUND",
+                   absl::StrCat("there is no such limit: ", key.empty() ? "of the queue" : std::string(key)),
+                   {{"key", std::string(key)}});
+}
+
+// One transaction that admits.
+class Admission {
+ public:
+  Admission(Transaction& tx, int32_t queue, int limit) : tx_(tx), queue_(queue), limit_(limit) {}
+
+  absl::StatusOr<AdmitResult> Run(std::span<const std::string> names) {
+    TENURE_RETURN_IF_ERROR(Begin());
+    std::set<std::string> keys, groups;
+    bool whole_queue = false;
+    for (const std::string& name : names) {
+      if (name.starts_with(kKeyMark)) {
+        keys.insert(name.substr(1));
+      } else if (name.starts_with(kGroupMark)) {
+        groups.insert(name.substr(1));
+      } else {
+        whole_queue = true;
+      }
+    }
+    if (!groups.empty()) TENURE_RETURN_IF_ERROR(AddGroups(groups));
+    if (whole_queue) keys.insert(std::string());
+    // Who comes to a gate that is not known yet makes it known.
+    keys.insert(choice_->Unknown().begin(), choice_->Unknown().end());
+    while (!keys.empty()) {
+      TENURE_RETURN_IF_ERROR(Know(keys));
+      choice_->Run();
+      keys = choice_->Unknown();
+    }
+    return Write();
+  }
+
+ private:
+  absl::Status Begin() {
+    tx_.Queue(sql::kAdmissionBegin, Params().Add(queue_));
+    tx_.Queue(sql::kAdmissionTurn, Params().Add(queue_));
+    TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kAdmissionQueue, Params().Add(queue_)));
+    choice_.emplace(rows.rows() > 0 && rows.Bool(0, rows.Column("gated")));
+    if (rows.rows() == 0) return absl::OkStatus();
+    skip_retrying_ = rows.Bool(0, rows.Column("skip_retrying"));
+    queue_gate_ = ReadGate(rows, 0);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddGroups(const std::set<std::string>& groups) {
+    TENURE_ASSIGN_OR_RETURN(const Result rows,
+                            tx_.Run(sql::kAdmissionGroups, Params().Add(queue_).AddArray(groups).Add(skip_retrying_)));
+    AddWaiting(rows);
+    return absl::OkStatus();
+  }
+
+  // Reads how these keys stand, and who waits for those that let anybody pass.
+  absl::Status Know(const std::set<std::string>& keys) {
+    std::vector<std::string> named;
+    for (const std::string& key : keys) {
+      if (!key.empty()) named.push_back(key);
+    }
+    std::map<std::string, GateRow> gates;
+    if (!named.empty()) {
+      TENURE_ASSIGN_OR_RETURN(gates, ReadKeys(tx_, queue_, named));
+    }
+    if (keys.contains(std::string())) gates[std::string()] = queue_gate_;
+    const int64_t each = std::max<int64_t>(1, limit_ / static_cast<int64_t>(keys.size()));
+    std::vector<std::pair<std::string, int32_t>> ask;
+    int64_t ask_queue = 0;
+    for (const auto& [key, gate] : gates) {
+      const int64_t allowance = gate.Allowance(limit_);
+      choice_->Know(key, allowance);
+      // One more where time holds somebody up: whether there is anybody.
+      const bool timed = gate.paused_us > 0 || gate.rate_interval_us;
+      const int64_t most = std::min(allowance, each) + (timed ? 1 : 0);
+      asked_[key] = most;
+      if (most == 0) continue;
+      if (key.empty()) {
+        ask_queue = most;
+      } else {
+        ask.emplace_back(key, static_cast<int32_t>(most));
+      }
+    }
+    gates_.insert(gates.begin(), gates.end());
+    if (!ask.empty()) {
+      Params params;
+      params.Add(queue_)
+          .AddArray(ask, [](const auto& a) { return std::string_view(a.first); })
+          .AddArray(ask, [](const auto& a) { return a.second; });
+      TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kAdmissionHeads, params));
+      AddWaiting(rows);
+      for (int row = 0; row < rows.rows(); ++row) ++found_[rows.Text(row, 0)];
+    }
+    if (ask_queue > 0) {
+      TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kQueueHeads, Params().Add(queue_).Add(ask_queue)));
+      AddWaiting(rows);
+      found_[std::string()] = rows.rows();
+    }
+    return absl::OkStatus();
+  }
+
+  void AddWaiting(const Result& rows) {
+    const int id = rows.Column("id"), priority = rows.Column("priority"), gate = rows.Column("gate"),
+              keys = rows.Column("concurrency_keys");
+    for (int row = 0; row < rows.rows(); ++row) {
+      WaitingJob job;
+      job.id = rows.Int(row, id);
+      job.priority = static_cast<int16_t>(rows.Int(row, priority));
+      job.gate = static_cast<int16_t>(rows.Int(row, gate));
+      if (!rows.IsNull(row, keys)) job.keys = rows.TextArray(row, keys);
+      keys_of_[job.id] = job.keys;
+      choice_->Add(std::move(job));
+    }
+  }
+
+  absl::StatusOr<AdmitResult> Write() {
+    AdmitResult result;
+    const std::vector<GateMove> moves = choice_->Moves();
+    NotePaces(result);
+    if (moves.empty()) {
+      TENURE_RETURN_IF_ERROR(tx_.Commit());
+      return result;
+    }
+    Params params;
+    params.Add(queue_)
+        .AddArray(moves, [](const GateMove& m) { return m.id; })
+        .AddArray(moves, [](const GateMove& m) { return m.from; })
+        .AddArray(moves, [](const GateMove& m) { return m.to; });
+    TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.RunAndCommit(sql::kAdmit, params));
+    const int id = rows.Column("id"), priority = rows.Column("priority"), rank = rows.Column("rank"),
+              gate = rows.Column("gate"), xid = rows.Column("xid");
+    std::map<int16_t, ReadyRange> ready;
+    std::set<int64_t> moved;
+    for (int row = 0; row < rows.rows(); ++row) {
+      moved.insert(rows.Int(row, id));
+      result.xid = static_cast<uint64_t>(rows.Int(row, xid));
+      if (rows.Int(row, gate) != kGateAdmitted) {
+        ++result.moved;
+        continue;
+      }
+      ++result.admitted;
+      const Key key{rows.Int(row, rank), rows.Int(row, id)};
+      const auto [range, fresh] = ready.try_emplace(static_cast<int16_t>(rows.Int(row, priority)));
+      if (fresh) range->second = {queue_, range->first, key, key, 0};
+      range->second.low = std::min(range->second.low, key);
+      range->second.high = std::max(range->second.high, key);
+      ++range->second.count;
+    }
+    for (const auto& [unused, range] : ready) result.ready.push_back(range);
+    // Whoever holds a row that was chosen may let it go without a word.
+    for (const GateMove& move : moves) {
+      if (moved.contains(move.id)) continue;
+      for (const std::string& key : keys_of_[move.id]) result.later.push_back({kKeyMark + key, kLockedAgain});
+      result.later.push_back({"q", kLockedAgain});
+    }
+    return result;
+  }
+
+  // What the rates let pass is written down with it; who is held up by time, or was not reached, is told.
+  void NotePaces(AdmitResult& result) {
+    std::vector<std::pair<std::string, int64_t>> took;
+    for (const auto& [key, gate] : gates_) {
+      const int64_t passed = choice_->Passed(key);
+      if (gate.rate_interval_us && passed > 0) took.emplace_back(key, passed * *gate.rate_interval_us);
+      const std::string name = key.empty() ? "q" : kKeyMark + key;
+      const int64_t allowance = gate.Allowance(limit_);
+      if (passed < allowance && found_[key] >= asked_[key] && asked_[key] > 0) {
+        result.again.push_back(name);
+      } else if (choice_->AnyoneLeft(key)) {
+        if (const auto later = gate.Later(passed)) result.later.push_back({name, *later});
+        if (passed == limit_) result.again.push_back(name);
+      }
+    }
+    if (took.empty()) return;
+    Params params;
+    params.Add(queue_)
+        .AddArray(took, [](const auto& t) { return std::string_view(t.first); })
+        .AddArray(took, [](const auto& t) { return t.second; });
+    tx_.Queue(sql::kSetPace, params);
+  }
+
+  Transaction& tx_;
+  const int32_t queue_;
+  const int64_t limit_;
+  bool skip_retrying_ = false;
+  GateRow queue_gate_;
+  std::optional<AdmissionChoice> choice_;
+  std::map<std::string, GateRow> gates_;
+  std::map<std::string, int64_t> asked_, found_;
+  std::map<int64_t, std::vector<std::string>> keys_of_;
+};
+
+}  // namespace
+
+absl::StatusOr<AdmitResult> PostgresStore::Admit(int32_t queue, std::span<const std::string> names, int limit) {
+  return Run<AdmitResult>("admit", [&](Transaction& tx) { return Admission(tx, queue, limit).Run(names); });
+}
+
+absl::StatusOr<BlockedPage> PostgresStore::BlockedNames(const BlockedPage::Cursor& after, int limit) {
+  BlockedPage page;
+  BlockedPage::Cursor at = after;
+  int left = limit;
+  for (; at.sort <= kLastSort; at = {at.sort + 1, 0, std::string()}) {
+    TENURE_ASSIGN_OR_RETURN(const Result rows,
+                            RunOne("blocked_names", sql::kBlockedNames,
+                                   Params().Add(at.queue).Add(at.name).Add(at.sort).Add(static_cast<int64_t>(left))));
+    for (int row = 0; row < rows.rows(); ++row) {
+      at.queue = rows.Int32(row, 0);
+      at.name = rows.Text(row, 1);
+      if (!rows.Bool(row, 2)) continue;
+      page.names[at.queue].push_back(at.sort == kLastSort       ? std::string("q")
+                                     : at.sort == kLastSort - 1 ? kGroupMark + at.name
+                                                                : kKeyMark + at.name);
+    }
+    left -= rows.rows();
+    if (left <= 0) {
+      page.next = at;
+      break;
+    }
+  }
+  return page;
+}
+
+absl::StatusOr<Limit> PostgresStore::SetLimit(int32_t queue, LimitScope scope, std::string_view key,
+                                              const LimitSettings& settings) {
+  return Run<Limit>("set_limit", [&](Transaction& tx) -> absl::StatusOr<Limit> {
+    tx.Queue(sql::kAdmissionBegin, Params().Add(queue));
+    tx.Queue(sql::kAdmissionTurn, Params().Add(queue));
+    TENURE_ASSIGN_OR_RETURN(const Result count,
+                            tx.Run(sql::kCountLimits, Params().Add(queue).Add(static_cast<int16_t>(scope)).Add(key)));
+    if (scope == LimitScope::kPrefix && count.Int(0, 0) >= kMaxPrefixLimits) {
+      return MakeError(absl::StatusCode::kFailedPrecondition, "TOO_MANY_LIMITS",
+                       absl::StrCat("the queue has ", kMaxPrefixLimits, " limits by prefix, and may not have more"));
+    }
+    Params params;
+    params.Add(queue).Add(static_cast<int16_t>(scope)).Add(key).Add(settings.max_leased);
+    if (settings.rate) {
+      params.Add(absl::ToInt64Microseconds(settings.rate->interval)).Add(settings.rate->burst);
+    } else {
+      params.AddNull().AddNull();
+    }
+    TENURE_ASSIGN_OR_RETURN(const Result rows, tx.RunAndCommit(sql::kSetLimit, params));
+    return ReadLimit(rows, 0);
+  });
+}
+
+absl::StatusOr<Limit> PostgresStore::FindLimit(int32_t queue, LimitScope scope, std::string_view key) {
+  return Run<Limit>("find_limit", [&](Transaction& tx) -> absl::StatusOr<Limit> {
+    TENURE_ASSIGN_OR_RETURN(const Result rows,
+                            tx.Run(sql::kFindLimit, Params().Add(queue).Add(static_cast<int16_t>(scope)).Add(key)));
+    if (rows.rows() == 0) return LimitNotFound(key);
+    Limit limit = ReadLimit(rows, 0);
+    if (scope == LimitScope::kPrefix) return limit;
+    GateRow gate;
+    LimitUsage usage;
+    if (scope == LimitScope::kQueue) {
+      TENURE_ASSIGN_OR_RETURN(const Result of_queue, tx.Run(sql::kAdmissionQueue, Params().Add(queue)));
+      if (of_queue.rows() > 0) gate = ReadGate(of_queue, 0);
+      TENURE_ASSIGN_OR_RETURN(const Result heads, tx.Run(sql::kQueueHeads, Params().Add(queue).Add(kWaitingCounted)));
+      usage.waiting = heads.rows();
+    } else {
+      TENURE_ASSIGN_OR_RETURN(auto gates, ReadKeys(tx, queue, {std::string(key)}));
+      gate = gates[std::string(key)];
+      TENURE_ASSIGN_OR_RETURN(const Result waiting,
+                              tx.Run(sql::kWaitingFor, Params().Add(queue).Add(key).Add(kWaitingCounted)));
+      usage.waiting = waiting.Int(0, 0);
+    }
+    usage.held = gate.held;
+    if (gate.paused_us > 0) usage.paused_for = absl::Microseconds(gate.paused_us);
+    if (gate.rate_interval_us && RateWait(*gate.rate_interval_us, gate.rate_burst, gate.next_in_us, 0) > 0) {
+      usage.next_start_in = absl::Microseconds(RateWait(*gate.rate_interval_us, gate.rate_burst, gate.next_in_us, 0));
+    }
+    limit.usage = usage;
+    return limit;
+  });
+}
+
+absl::StatusOr<std::vector<Limit>> PostgresStore::ListLimits(int32_t queue, LimitScope after_scope,
+                                                             std::string_view after_key, int limit) {
+  TENURE_ASSIGN_OR_RETURN(
+      const Result rows,
+      RunOne(
+          "list_limits", sql::kListLimits,
+          Params().Add(queue).Add(static_cast<int16_t>(after_scope)).Add(after_key).Add(static_cast<int64_t>(limit))));
+  std::vector<Limit> limits;
+  for (int row = 0; row < rows.rows(); ++row) limits.push_back(ReadLimit(rows, row));
+  return limits;
+}
+
+absl::Status PostgresStore::DeleteLimit(int32_t queue, LimitScope scope, std::string_view key) {
+  return Run<bool>(
+             "delete_limit",
+             [&](Transaction& tx) -> absl::StatusOr<bool> {
+               tx.Queue(sql::kAdmissionBegin, Params().Add(queue));
+               tx.Queue(sql::kAdmissionTurn, Params().Add(queue));
+               TENURE_ASSIGN_OR_RETURN(
+                   const Result rows,
+                   tx.RunAndCommit(sql::kDeleteLimit, Params().Add(queue).Add(static_cast<int16_t>(scope)).Add(key)));
+               if (rows.rows() == 0) return LimitNotFound(key);
+               return true;
+             })
+      .status();
+}
+
+}  // namespace tenure::store::postgres
