@@ -3,13 +3,13 @@
 -- Takes no lock on anything that exists. Their plans are kept by the application's session, so they must not be made for an empty table
 -- (a scan) and used on a full one: hence enable_seqscan.
 
--- Enqueues one job. Returns its id, as callers of the API see it. The queue is made if it does not exist (make it beforehand where two
+-- Enqueues one job; one with keys or a group as blocked: the daemon admits it once this has committed. Returns its id, as callers of the API see it. The queue is made if it does not exist (make it beforehand where two
 -- transactions might both do so: the second waits for the first to end).
 create function tenure.enqueue_bytes(
   queue text, kind text, payload bytea, content_type text default 'application/octet-stream', priority int default 0,
   due_at timestamptz default null, delay interval default null, headers jsonb default null, max_attempts int default null,
   expires_at timestamptz default null, idempotency_key text default null, idempotency_retention interval default interval '24 hours',
-  tenant text default null)
+  tenant text default null, concurrency_keys text[] default null, group_key text default null)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   q int;
@@ -21,6 +21,9 @@ declare
   apart boolean;
   print bytea;
   had record;
+  gated boolean;
+  keys text[];
+  first smallint;
 begin
   if enqueue_bytes.queue is null or enqueue_bytes.queue !~ '^[A-Za-z0-9._:/-]{1,128}$' then
     raise exception 'tenure.enqueue: queue: must be 1 to 128 bytes of [A-Za-z0-9._:/-]' using errcode = 'invalid_parameter_value';
@@ -72,8 +75,18 @@ begin
   if octet_length(enqueue_bytes.idempotency_key) not between 1 and 255 then
     raise exception 'tenure.enqueue: idempotency_key: must be 1 to 255 bytes' using errcode = 'invalid_parameter_value';
   end if;
+  if cardinality(enqueue_bytes.concurrency_keys) > 4 then
+    raise exception 'tenure.enqueue: concurrency_keys: must be at most 4' using errcode = 'invalid_parameter_value';
+  end if;
+  if exists (select 1 from unnest(enqueue_bytes.concurrency_keys) as k where (octet_length(k) between 1 and 255) is not true) then
+    raise exception 'tenure.enqueue: concurrency_keys: must be 1 to 255 bytes each' using errcode = 'invalid_parameter_value';
+  end if;
+  if octet_length(enqueue_bytes.group_key) not between 1 and 255 then
+    raise exception 'tenure.enqueue: group_key: must be 1 to 255 bytes' using errcode = 'invalid_parameter_value';
+  end if;
+  keys := (select array_agg(distinct k collate "C" order by k collate "C") from unnest(enqueue_bytes.concurrency_keys) as k);
 
-  select id into q from tenure.queue where name = enqueue_bytes.queue;
+  select x.id, x.gated into q, gated from tenure.queue x where x.name = enqueue_bytes.queue;
   if q is null then
     insert into tenure.queue (name) values (enqueue_bytes.queue) on conflict (name) do nothing returning id into q;
     if q is not null then
@@ -87,7 +100,7 @@ begin
   if enqueue_bytes.idempotency_key is not null then
     print := sha256(convert_to(jsonb_build_array('sql', enqueue_bytes.kind, encode(payload, 'hex'), enqueue_bytes.content_type,
       enqueue_bytes.priority, enqueue_bytes.due_at, enqueue_bytes.delay, enqueue_bytes.headers, enqueue_bytes.max_attempts,
-      enqueue_bytes.expires_at, enqueue_bytes.tenant)::text, 'UTF8'));
+      enqueue_bytes.expires_at, enqueue_bytes.tenant, keys, enqueue_bytes.group_key)::text, 'UTF8'));
     insert into tenure.idempotency as k (queue_id, scope, key, job_id, job_day, fingerprint, expires_at)
     values (q, 0, enqueue_bytes.idempotency_key, new_id, today, print, now() + enqueue_bytes.idempotency_retention)
     on conflict (queue_id, scope, key) do update
@@ -104,18 +117,25 @@ begin
     end if;
   end if;
 
+  if due <= now() then
+    first := tenure.first_gate(enqueue_bytes.group_key, keys, gated);
+  end if;
   -- A large payload goes apart, unless its day's partition has not been made (the daemon makes it): then it stays in the row.
   apart := size > 1000 and to_regclass('tenure.payload_' || to_char(date '1970-01-01' + today, 'YYYYMMDD')) is not null;
   insert into tenure.job (id, queue_id, state, priority, day, max_attempts, due_at, expires_at, created_at, updated_at, kind, tenant,
-                          payload_size, payload, payload_day, content_type, headers, idempotency_key)
-  values (new_id, q, case when due <= now() then 3 else 1 end, enqueue_bytes.priority, today, enqueue_bytes.max_attempts, due,
+                          payload_size, payload, payload_day, content_type, headers, idempotency_key, concurrency_keys, group_key, gate)
+  values (new_id, q, case when due > now() then 1 when first is not null then 2 else 3 end, enqueue_bytes.priority, today, enqueue_bytes.max_attempts, due,
           enqueue_bytes.expires_at, now(), now(), enqueue_bytes.kind, enqueue_bytes.tenant, size,
           case when not apart then payload end, case when apart then today end, enqueue_bytes.content_type, enqueue_bytes.headers,
-          enqueue_bytes.idempotency_key);
+          enqueue_bytes.idempotency_key, keys, enqueue_bytes.group_key, first);
   if apart then
     insert into tenure.payload (day, id, queue_id, data) values (today, new_id, q, payload);
   end if;
-  if due <= now() then
+  if first is not null then
+    insert into tenure.event (slot, queue_id, type, blocked, enqueued) values (tenure.event_slot(), q, 2, 1, 1);
+    insert into tenure.event (slot, queue_id, type, admit) values (tenure.event_slot(), q, 5,
+      array(select 'k' || k from unnest(keys) as k) || coalesce(array['g' || enqueue_bytes.group_key], '{}') || array['q']);
+  elsif due <= now() then
     insert into tenure.event (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, enqueued)
     values (tenure.event_slot(), q, 1, enqueue_bytes.priority, 0, new_id, 0, new_id, 1, 1);
   else
@@ -129,10 +149,10 @@ create function tenure.enqueue(
   queue text, kind text, payload text default 'null', content_type text default 'application/json', priority int default 0,
   due_at timestamptz default null, delay interval default null, headers jsonb default null, max_attempts int default null,
   expires_at timestamptz default null, idempotency_key text default null, idempotency_retention interval default interval '24 hours',
-  tenant text default null)
+  tenant text default null, concurrency_keys text[] default null, group_key text default null)
 returns text language sql
   return tenure.enqueue_bytes(queue, kind, convert_to(payload, 'UTF8'), content_type, priority, due_at, delay, headers, max_attempts,
-                              expires_at, idempotency_key, idempotency_retention, tenant);
+                              expires_at, idempotency_key, idempotency_retention, tenant, concurrency_keys, group_key);
 
 -- Completes a job under its lease, in the application's transaction: the job is completed if and only if that transaction
 -- commits. Raises SQLSTATE TN001 (the message begins with the reason: LEASE_LOST, JOB_CANCELLED, ALREADY_SETTLED, JOB_NOT_FOUND) when
@@ -193,13 +213,23 @@ begin
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
     backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
-    result, result_type)
+    result, result_type, concurrency_keys, group_key)
   values ((now() at time zone 'utc')::date, j.id, j.queue_id, 6, j.priority, j.day, j.attempt, j.failures, j.crashes, j.releases, j.snoozes,
     j.max_attempts, j.crash_budget, j.token, j.token_secret, 1, j.worker, j.leased_at, j.due_at, j.expires_at, j.created_at, j.started_at,
     now(), j.kind, j.tenant, j.payload_size, j.payload, j.payload_day, j.content_type, j.headers, j.backoff_initial_us,
     j.backoff_multiplier, j.backoff_max_us, j.error_message, j.error_type, j.error_detail, j.error_attempt, j.error_at, j.effect_key,
-    j.retry_of, j.idempotency_key, complete.result, case when complete.result is not null then complete.content_type end);
+    j.retry_of, j.idempotency_key, complete.result, case when complete.result is not null then complete.content_type end,
+    j.concurrency_keys, j.group_key);
   insert into tenure.event (slot, queue_id, type, leased, completed) values (tenure.event_slot(), q, 2, -1, 1);
+  if j.gate is not null then
+    insert into tenure.event (slot, queue_id, type, admit) values (tenure.event_slot(), q, 5,
+      array(select 'k' || k from unnest(j.concurrency_keys) as k) || coalesce(array['g' || j.group_key], '{}') || array['q']);
+  end if;
+  insert into tenure.outbox (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at, ended_at,
+    effect_key, retry_of, headers)
+  select tenure.event_slot(), q, 6, j.id, j.day, j.kind, j.tenant, j.attempt, j.failures, j.crashes, j.created_at, j.started_at, now(),
+    j.effect_key, j.retry_of, j.headers
+  where exists (select 1 from tenure.outbox_interest i where i.queue_id in (0, q) and i.events & 1 <> 0);
   return q || '-' || j.day || '-' || j.id;
 end $$;
 

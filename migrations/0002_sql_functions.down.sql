@@ -1,4 +1,0 @@
--- Removes the functions; jobs are untouched.
-drop function tenure.complete(text, bytea, text);
-drop function tenure.enqueue(text, text, text, text, int, timestamptz, interval, jsonb, int, timestamptz, text, interval, text);
-drop function tenure.enqueue_bytes(text, text, bytea, text, int, timestamptz, interval, jsonb, int, timestamptz, text, interval, text);

@@ -1,0 +1,78 @@
+-- Admission: concurrency keys, groups, limits. Adds columns without rewriting anything (ACCESS EXCLUSIVE on tenure.job, tenure.queue,
+-- tenure.history, tenure.dead_letter and tenure.event for a moment: the migrator's lock waits behind running transactions, so run it when none is
+-- long). The new indexes of tenure.job are partial and find nothing to hold yet; building them reads the table of live jobs once and holds
+-- up its writers meanwhile. Daemons of an older version go on, but make jobs with keys ready without asking: replace all of them before keys,
+-- groups and limits are used.
+
+-- Whether all jobs of the queue pass its own gate (it has a limit or a rate of its own).
+alter table tenure.queue add column gated boolean not null default false;
+-- Whether a group passes over a job of it that waits for its retry; else that job holds its group.
+alter table tenure.queue add column skip_retrying boolean not null default false;
+create index queue_gated on tenure.queue (id) where gated;
+
+alter table tenure.job
+  -- Sorted, distinct, at most 4. NULL: none.
+  add column concurrency_keys text[] collate "C",
+  -- Strict order: one of the group at a time, in the order of the ids.
+  add column group_key text collate "C",
+  -- Where it stands on its way to ready; it takes the gates in this order, and holds the slots of those behind it. NULL: it is not
+  -- subject to admission, or not due. 0: admitted (ready or leased). Else blocked, and waits for: 1 its group; 2 to 5 its first to fourth
+  -- key; 6 its queue. Only what admits, retries or schedules a job changes it: no claim and no extend, since it is in indexes.
+  add column gate smallint;
+alter table tenure.history add column concurrency_keys text[] collate "C", add column group_key text collate "C";
+alter table tenure.dead_letter add column concurrency_keys text[] collate "C", add column group_key text collate "C";
+
+-- One each for the first to fourth key: who waits for the key, in their order, and who holds it.
+create index job_key_1 on tenure.job (queue_id, (concurrency_keys[1]), gate, priority desc, id)
+  where gate is not null and concurrency_keys[1] is not null;
+create index job_key_2 on tenure.job (queue_id, (concurrency_keys[2]), gate, priority desc, id)
+  where gate is not null and concurrency_keys[2] is not null;
+create index job_key_3 on tenure.job (queue_id, (concurrency_keys[3]), gate, priority desc, id)
+  where gate is not null and concurrency_keys[3] is not null;
+create index job_key_4 on tenure.job (queue_id, (concurrency_keys[4]), gate, priority desc, id)
+  where gate is not null and concurrency_keys[4] is not null;
+-- The jobs of a group in their order, also those that are not due; and the one of it that has passed. (id + 0: ordered so, only this index
+-- serves; ordered by id the planner may walk the primary key from its beginning to find one of a group.)
+create index job_group on tenure.job (queue_id, group_key, (id + 0)) where group_key is not null;
+create index job_group_passed on tenure.job (queue_id, group_key) where group_key is not null and gate <> 1;
+-- Who waits for the queue.
+create index job_gate on tenure.job (queue_id, priority desc, id) where gate = 6;
+
+-- The first gate of a job that is due; NULL: it is ready at once.
+create function tenure.first_gate(group_key text, concurrency_keys text[], gated boolean) returns smallint
+  language sql immutable parallel safe
+  return (case when group_key is not null then 1 when concurrency_keys is not null then 2 when gated then 6 end)::smallint;
+
+-- What an operator set.
+create table tenure.admission_limit (
+  queue_id int not null,
+  -- 1: this key; 2: keys that begin so and have no limit of their own (the longest beginning counts); 3: the queue (key '').
+  scope smallint not null,
+  key text collate "C" not null,
+  -- At most so many admitted at once. NULL: any number.
+  max_leased int,
+  -- At most one start per so many microseconds, and so many at once after a pause. NULL: at any rate.
+  rate_interval_us bigint,
+  rate_burst int,
+  created_at timestamptz not null default now(),
+  updated_at timestamptz not null default now(),
+  primary key (queue_id, scope, key)
+);
+
+-- What rates and pauses remember; a row whose times are past says nothing. Key '' is the queue itself.
+create table tenure.admission_pace (
+  queue_id int not null,
+  key text collate "C" not null,
+  -- Of the rate (GCRA): when the next start would be on time.
+  next_at timestamptz not null default 'epoch',
+  paused_until timestamptz not null default 'epoch',
+  primary key (queue_id, key)
+) with (fillfactor = 50);
+
+-- One row per queue that admits. Only locked, never updated: who holds it admits.
+create table tenure.admission_turn (queue_id int primary key);
+-- The rank of what is admitted together: beyond all that was admitted before.
+create sequence tenure.admission_rank as bigint;
+
+-- Type 5: keys ('k' and the key), groups ('g' and the group) or the queue ('q') that are to be looked at, told by an application's transaction.
+alter table tenure.event add column admit text[] collate "C";
