@@ -38,7 +38,8 @@ std::unique_ptr<store::postgres::PostgresStore> StoreTest::OpenStore(int connect
 }
 
 std::string StoreTest::Sql(const std::string& sql) {
-  PGconn* pg = PQconnectdb(database_.url().c_str());
+  // Not through a pooler: it looks on, and may end connections that the pooler would hand out next.
+  PGconn* pg = PQconnectdb(database_.direct_url().c_str());
   PGresult* result = PQexec(pg, sql.c_str());
   std::string answer;
   const ExecStatusType status = PQresultStatus(result);
