@@ -4,8 +4,12 @@
 -- up its writers meanwhile. Daemons of an older version go on, but make jobs with keys ready without asking: replace all of them before keys,
 -- groups and limits are used.
 
--- Whether all jobs of the queue pass its own gate (it has a limit or a rate of its own).
+-- Whether all jobs of the queue pass its own gate (it has a limit or a rate of its own, or its tenants take turns).
 alter table tenure.queue add column gated boolean not null default false;
+-- Whether the tenants of the queue take turns by weight at its gate.
+alter table tenure.queue add column fair_tenants boolean not null default false;
+-- A job that is ready gains one priority for each such time since it was due. NULL: none.
+alter table tenure.queue add column priority_ageing_us bigint;
 -- Whether a group passes over a job of it that waits for its retry; else that job holds its group.
 alter table tenure.queue add column skip_retrying boolean not null default false;
 create index queue_gated on tenure.queue (id) where gated;
@@ -37,6 +41,8 @@ create index job_group on tenure.job (queue_id, group_key, (id + 0)) where group
 create index job_group_passed on tenure.job (queue_id, group_key) where group_key is not null and gate <> 1;
 -- Who waits for the queue.
 create index job_gate on tenure.job (queue_id, priority desc, id) where gate = 6;
+-- The same by tenant, for a queue whose tenants take turns. ('' is the tenant of jobs without one.)
+create index job_tenant_gate on tenure.job (queue_id, (coalesce(tenant, '') collate "C"), priority desc, id) where gate = 6;
 
 -- The first gate of a job that is due; NULL: it is ready at once.
 create function tenure.first_gate(group_key text, concurrency_keys text[], gated boolean) returns smallint
@@ -46,7 +52,8 @@ create function tenure.first_gate(group_key text, concurrency_keys text[], gated
 -- What an operator set.
 create table tenure.admission_limit (
   queue_id int not null,
-  -- 1: this key; 2: keys that begin so and have no limit of their own (the longest beginning counts); 3: the queue (key '').
+  -- 1: this key; 2: keys that begin so and have no limit of their own (the longest beginning counts); 3: the queue (key ''); 4: the
+  -- weight of a tenant (key).
   scope smallint not null,
   key text collate "C" not null,
   -- At most so many admitted at once. NULL: any number.
@@ -54,6 +61,8 @@ create table tenure.admission_limit (
   -- At most one start per so many microseconds, and so many at once after a pause. NULL: at any rate.
   rate_interval_us bigint,
   rate_burst int,
+  -- Of a tenant: how many turns it gets where one without a weight gets one.
+  weight int,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
   primary key (queue_id, scope, key)
@@ -71,6 +80,24 @@ create table tenure.admission_pace (
 
 -- One row per queue that admits. Only locked, never updated: who holds it admits.
 create table tenure.admission_turn (queue_id int primary key);
+-- Of a queue whose tenants take turns (start-time fair queueing): the virtual time at which the next job of a tenant may start, if its turn
+-- is not before that of others. A row that is not ahead of the queue's virtual time says nothing.
+create table tenure.fair_share (
+  queue_id int not null,
+  tenant text collate "C" not null,
+  next_start bigint not null,
+  primary key (queue_id, tenant)
+) with (fillfactor = 50);
+-- How far such a queue has come.
+create table tenure.fair_clock (
+  queue_id int primary key,
+  -- The virtual start of the first job that is ready; only grows.
+  virtual_time bigint not null,
+  -- The greatest virtual start that was given out.
+  last_start bigint not null,
+  -- With more tenants in line than one look takes: after which one the next look begins.
+  resume_after text collate "C"
+) with (fillfactor = 50);
 -- The rank of what is admitted together: beyond all that was admitted before.
 create sequence tenure.admission_rank as bigint;
 

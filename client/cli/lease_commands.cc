@@ -25,6 +25,7 @@ constexpr absl::Duration kPauseAfterEarlyAnswer = absl::Milliseconds(200);
 struct ClaimOptions {
   std::vector<std::string> queues;
   std::vector<std::string> jobs;
+  std::vector<std::string> exclude_tenants;
   std::string order = "strict";
   int32_t max_jobs = 1;
   std::optional<absl::Duration> lease;
@@ -41,6 +42,7 @@ absl::Status MakeClaimRequest(const ClaimOptions& options, v1::ClaimRequest& req
     if (!selection.ok()) return selection.status();
     *request.add_queues() = *std::move(selection);
   }
+  request.mutable_exclude_tenants()->Add(options.exclude_tenants.begin(), options.exclude_tenants.end());
   request.mutable_job_ids()->Add(options.jobs.begin(), options.jobs.end());
   request.set_worker_id(options.worker_id.empty() ? client::NewWorkerId() : options.worker_id);
   request.set_order(options.order == "weighted" ? v1::QUEUE_ORDER_WEIGHTED : v1::QUEUE_ORDER_STRICT);
@@ -119,6 +121,7 @@ void AddClaim(CLI::App& root, Context& context) {
   CLI::Option* queue = AddRepeated(*command, "-q,--queue", options->queues,
                                    "Queue to claim from, or NAME=WEIGHT; may be repeated, the first goes first");
   AddRepeated(*command, "--job", options->jobs, "Claim this job by its id; may be repeated")->excludes(queue);
+  AddRepeated(*command, "--exclude-tenant", options->exclude_tenants, "Leave out jobs of this tenant; may be repeated");
   command->add_option("--order", options->order, "How several queues are served: strict or weighted [strict]")
       ->check(CLI::IsMember({"strict", "weighted"}));
   command->add_option("-n,--max", options->max_jobs, "At most so many jobs, 1 to 1000 [1]")->check(CLI::Range(1, 1000));

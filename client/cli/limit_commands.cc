@@ -14,17 +14,22 @@
 namespace tenure::cli {
 namespace {
 
-// Which limit a command is about: QUEUE KEY, QUEUE KEY --prefix, or QUEUE alone.
+// Which limit a command is about: QUEUE KEY, QUEUE KEY --prefix, QUEUE TENANT --tenant, or QUEUE alone.
 struct LimitName {
   std::string queue;
   std::string key;
   bool prefix = false;
+  bool tenant = false;
 };
 
 void AddName(CLI::App& command, LimitName& name) {
   command.add_option("queue", name.queue, "Name of the queue")->required();
   CLI::Option* key = command.add_option("key", name.key, "The concurrency key; without one, the queue itself");
-  command.add_flag("--prefix", name.prefix, "Each key that begins so and has no limit of its own")->needs(key);
+  CLI::Option* prefix =
+      command.add_flag("--prefix", name.prefix, "Each key that begins so and has no limit of its own")->needs(key);
+  command.add_flag("--tenant", name.tenant, "The tenant of this name: its weight where tenants take turns")
+      ->needs(key)
+      ->excludes(prefix);
 }
 
 template <typename Request>
@@ -33,6 +38,7 @@ void SetName(const LimitName& name, Request& request) {
   request.set_key(name.key);
   request.set_scope(name.key.empty() ? v1::LIMIT_SCOPE_QUEUE
                     : name.prefix    ? v1::LIMIT_SCOPE_PREFIX
+                    : name.tenant    ? v1::LIMIT_SCOPE_TENANT
                                      : v1::LIMIT_SCOPE_KEY);
 }
 
@@ -43,10 +49,13 @@ std::string Subject(const LimitName& name) {
 
 std::string Key(const v1::Limit& limit) {
   if (limit.scope() == v1::LIMIT_SCOPE_QUEUE) return "(queue)";
+  if (limit.scope() == v1::LIMIT_SCOPE_TENANT) return absl::StrCat("tenant ", OneLine(limit.key(), 255));
   return absl::StrCat(OneLine(limit.key(), 255), limit.scope() == v1::LIMIT_SCOPE_PREFIX ? "*" : "");
 }
 
 std::string AtOnce(const v1::Limit& limit) { return limit.has_max_leased() ? absl::StrCat(limit.max_leased()) : ""; }
+
+std::string Weight(const v1::Limit& limit) { return limit.has_weight() ? absl::StrCat(limit.weight()) : ""; }
 
 std::string Rate(const v1::Limit& limit) {
   if (!limit.has_rate()) return "";
@@ -65,6 +74,7 @@ void PrintLimit(Context& context, const v1::Limit& limit) {
       context.out(),
       {{"at once", AtOnce(limit)},
        {"rate", Rate(limit)},
+       {"weight", Weight(limit)},
        {"held", limit.has_usage() ? absl::StrCat(usage.held()) : ""},
        {"waiting", limit.has_usage() ? absl::StrCat(usage.waiting(), usage.waiting() >= 1000 ? " or more" : "") : ""},
        {"paused for", usage.has_paused_for() ? ShowDuration(FromProto(usage.paused_for())) : ""},
@@ -78,6 +88,7 @@ struct SetOptions {
   std::optional<absl::Duration> every;
   std::optional<double> rate;
   std::optional<int32_t> burst;
+  std::optional<int32_t> weight;
 };
 
 int Set(Context& context, const SetOptions& options) {
@@ -87,6 +98,7 @@ int Set(Context& context, const SetOptions& options) {
   if (options.every) *request.mutable_rate()->mutable_interval() = ToProto(*options.every);
   if (options.rate) *request.mutable_rate()->mutable_interval() = ToProto(absl::Seconds(1 / *options.rate));
   if (options.burst) request.mutable_rate()->set_burst(*options.burst);
+  if (options.weight) request.set_weight(*options.weight);
   const auto response = context.connection().SetLimit(request);
   if (!response.ok()) return context.Report(response.status(), Subject(options.name));
   PrintLimit(context, response->limit());
@@ -116,7 +128,7 @@ int Delete(Context& context, const LimitName& name) {
 }
 
 int List(Context& context, const std::string& queue) {
-  Table table({{"KEY"}, {"AT ONCE", true}, {"RATE"}, {"SET"}});
+  Table table({{"KEY"}, {"AT ONCE", true}, {"RATE"}, {"WEIGHT", true}, {"SET"}});
   v1::ListLimitsRequest request;
   request.set_queue(queue);
   int64_t printed = 0;
@@ -128,7 +140,7 @@ int List(Context& context, const std::string& queue) {
       if (context.json) {
         PrintJson(context.out(), limit);
       } else {
-        table.AddRow({Key(limit), AtOnce(limit), Rate(limit), ShowTime(FromProto(limit.update_time()))});
+        table.AddRow({Key(limit), AtOnce(limit), Rate(limit), Weight(limit), ShowTime(FromProto(limit.update_time()))});
       }
     }
     table.Print(context.out());
@@ -154,6 +166,7 @@ void AddLimitCommands(CLI::App& root, Context& context) {
       ->check(CLI::PositiveNumber)
       ->excludes(every);
   set->add_option("--burst", set_options->burst, "So many starts at once after a pause, 1 to 1000000 [1]");
+  set->add_option("--weight", set_options->weight, "Turns of a tenant where others get one, 1 to 1000");
   OnRun(*set, context, [&context, set_options] { return Set(context, *set_options); });
 
   auto get_name = std::make_shared<LimitName>();

@@ -25,6 +25,8 @@ struct SettingsOptions {
   std::optional<int64_t> max_tenant_depth;
   std::optional<std::string> description;
   std::optional<bool> groups_skip_retrying;
+  std::optional<bool> fair_tenants;
+  std::optional<absl::Duration> priority_ageing;
   bool paused = false;
   std::vector<std::string> reset;
 
@@ -47,6 +49,9 @@ void AddSettings(CLI::App& command, SettingsOptions& options) {
   command.add_option("--description", options.description, "A note for people");
   command.add_option("--groups-skip-retrying", options.groups_skip_retrying,
                      "true: a group passes over a job that waits for its retry [false: it holds the group]");
+  command.add_option("--fair-tenants", options.fair_tenants, "true: tenants take turns, by weight [false]");
+  AddDuration(command, "--priority-ageing", options.priority_ageing,
+              "A ready job gains one priority for each such time [none]");
 }
 
 void SetBackoff(const SettingsOptions& options, v1::Backoff& backoff) {
@@ -63,6 +68,8 @@ v1::QueueSettings MakeSettings(const SettingsOptions& options) {
   if (options.max_tenant_depth) settings.set_max_tenant_depth(*options.max_tenant_depth);
   if (options.description) settings.set_description(*options.description);
   if (options.groups_skip_retrying) settings.set_groups_skip_retrying(*options.groups_skip_retrying);
+  if (options.fair_tenants) settings.set_fair_tenants(*options.fair_tenants);
+  if (options.priority_ageing) *settings.mutable_priority_ageing() = ToProto(*options.priority_ageing);
   if (options.has_backoff()) SetBackoff(options, *settings.mutable_backoff());
   return settings;
 }
@@ -85,24 +92,27 @@ void PrintQueue(Context& context, const v1::Queue& queue) {
                      ", at most ", ShowDuration(FromProto(settings.backoff().max())));
   }
   context.out() << "Queue " << queue.name() << (queue.paused() ? " (paused)" : "") << '\n';
-  PrintFields(context.out(),
-              {{"description", OneLine(settings.description(), 1024)},
-               {"groups", settings.groups_skip_retrying() ? "pass over jobs that wait for a retry" : ""},
-               {"created", queue.has_create_time() ? ShowTime(FromProto(queue.create_time())) : ""},
-               {"max attempts", absl::StrCat(settings.max_attempts())},
-               {"crash budget", absl::StrCat(settings.crash_budget())},
-               {"backoff", backoff},
-               {"max depth", settings.max_depth() > 0 ? absl::StrCat(settings.max_depth()) : ""},
-               {"max tenant depth", settings.max_tenant_depth() > 0 ? absl::StrCat(settings.max_tenant_depth()) : ""},
-               {"ready", absl::StrCat(stats.ready())},
-               {"oldest ready", Age(stats)},
-               {"leased", absl::StrCat(stats.leased())},
-               {"scheduled", absl::StrCat(stats.scheduled())},
-               {"blocked", absl::StrCat(stats.blocked())},
-               {"suspended", absl::StrCat(stats.suspended())},
-               {"enqueued", absl::StrCat(stats.enqueued_total(), " in all")},
-               {"ended", absl::StrCat(stats.completed_total(), " completed, ", stats.discarded_total(), " discarded, ",
-                                      stats.cancelled_total(), " cancelled, ", stats.expired_total(), " expired")}});
+  PrintFields(
+      context.out(),
+      {{"description", OneLine(settings.description(), 1024)},
+       {"groups", settings.groups_skip_retrying() ? "pass over jobs that wait for a retry" : ""},
+       {"tenants", settings.fair_tenants() ? "take turns by weight" : ""},
+       {"priority ageing", settings.has_priority_ageing() ? ShowDuration(FromProto(settings.priority_ageing())) : ""},
+       {"created", queue.has_create_time() ? ShowTime(FromProto(queue.create_time())) : ""},
+       {"max attempts", absl::StrCat(settings.max_attempts())},
+       {"crash budget", absl::StrCat(settings.crash_budget())},
+       {"backoff", backoff},
+       {"max depth", settings.max_depth() > 0 ? absl::StrCat(settings.max_depth()) : ""},
+       {"max tenant depth", settings.max_tenant_depth() > 0 ? absl::StrCat(settings.max_tenant_depth()) : ""},
+       {"ready", absl::StrCat(stats.ready())},
+       {"oldest ready", Age(stats)},
+       {"leased", absl::StrCat(stats.leased())},
+       {"scheduled", absl::StrCat(stats.scheduled())},
+       {"blocked", absl::StrCat(stats.blocked())},
+       {"suspended", absl::StrCat(stats.suspended())},
+       {"enqueued", absl::StrCat(stats.enqueued_total(), " in all")},
+       {"ended", absl::StrCat(stats.completed_total(), " completed, ", stats.discarded_total(), " discarded, ",
+                              stats.cancelled_total(), " cancelled, ", stats.expired_total(), " expired")}});
 }
 
 int Create(Context& context, const SettingsOptions& options) {
@@ -127,6 +137,8 @@ int Update(Context& context, const SettingsOptions& options) {
   if (options.max_tenant_depth) mask("max_tenant_depth");
   if (options.description) mask("description");
   if (options.groups_skip_retrying) mask("groups_skip_retrying");
+  if (options.fair_tenants) mask("fair_tenants");
+  if (options.priority_ageing) mask("priority_ageing");
   if (options.has_backoff()) {
     // The mask knows the backoff only as a whole: keep the parts that were not named.
     v1::GetQueueRequest get;
@@ -224,7 +236,7 @@ void AddQueueCommands(CLI::App& root, Context& context) {
   AddSettings(*update, *update_options);
   AddRepeated(*update, "--reset", update_options->reset, "Set this back to its default; may be repeated")
       ->check(CLI::IsMember({"max_attempts", "crash_budget", "backoff", "description", "max_depth", "max_tenant_depth",
-                             "groups_skip_retrying"}));
+                             "groups_skip_retrying", "fair_tenants", "priority_ageing"}));
   OnRun(*update, context, [&context, update_options] { return Update(context, *update_options); });
 
   const auto add_names = [&context, group](const std::string& name, const std::string& description, auto run) {

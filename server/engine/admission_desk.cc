@@ -30,6 +30,14 @@ void AdmissionDesk::Look(int32_t queue, const store::GateNames& names) {
   executor_.Post([this, queue] { Run(queue); });
 }
 
+void AdmissionDesk::Took(int32_t queue, int64_t jobs) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    windows_[queue].Took(jobs);
+  }
+  Look(queue, {"q"});
+}
+
 void AdmissionDesk::LookLater(int32_t queue, std::string name, Clock::Duration after) {
   const Clock::TimePoint when = timers_.clock().Now() + after;
   std::pair<int32_t, std::string> gate(queue, std::move(name));
@@ -53,8 +61,10 @@ void AdmissionDesk::LookLater(int32_t queue, std::string name, Clock::Duration a
 
 void AdmissionDesk::Run(int32_t queue) {
   std::vector<std::string> names;
+  int64_t fair_window = store::FairWindow::kLeast;
   {
     std::lock_guard<std::mutex> lock(mu_);
+    if (const auto window = windows_.find(queue); window != windows_.end()) fair_window = window->second.Next();
     Line& line = lines_[queue];
     while (!line.names.empty() && names.size() < kNames) {
       line.in_line.erase(line.names.front());
@@ -63,7 +73,7 @@ void AdmissionDesk::Run(int32_t queue) {
     }
   }
   metrics_.batch_items.Observe({{"verb", "admit"}}, static_cast<double>(names.size()));
-  const absl::StatusOr<store::AdmitResult> result = store_.Admit(queue, names, kJobs);
+  const absl::StatusOr<store::AdmitResult> result = store_.Admit(queue, names, kJobs, fair_window);
   if (result.ok()) {
     // Told before the next look begins, so that polls wake first.
     admitted_(queue, *result);

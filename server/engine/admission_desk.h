@@ -19,6 +19,7 @@
 #include "server/base/metrics.h"
 #include "server/engine/executor.h"
 #include "server/engine/timers.h"
+#include "server/store/fair_choice.h"
 #include "server/store/store.h"
 
 namespace tenure::engine {
@@ -32,6 +33,8 @@ class AdmissionDesk {
 
   // Looks at these gates of a queue as soon as the transaction that is in flight has ended.
   void Look(int32_t queue, const store::GateNames& names);
+  // Claims took so many jobs of a queue whose tenants take turns: the next ones become ready.
+  void Took(int32_t queue, int64_t jobs);
   // No looks begin from now on; for a replica that stops.
   void Stop();
 
@@ -52,6 +55,8 @@ class AdmissionDesk {
   std::mutex mu_;
   bool stopped_ = false;
   std::unordered_map<int32_t, Line> lines_;
+  // Of queues that claims took from in turn.
+  std::unordered_map<int32_t, store::FairWindow> windows_;
   // Gates whose next look has a time already.
   std::map<std::pair<int32_t, std::string>, Clock::TimePoint> timed_;
 };

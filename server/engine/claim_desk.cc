@@ -17,6 +17,8 @@ constexpr auto kLastRevisit = std::chrono::milliseconds(500);
 constexpr size_t kMaxRanges = 48;
 // After a claim failed (the database is away): its queue rests so long.
 constexpr auto kRest = std::chrono::milliseconds(200);
+// After a claim found nothing but jobs of tenants that its poll leaves out: the poll rests so long.
+constexpr auto kLeftOutRest = std::chrono::milliseconds(100);
 // After a claim met rows that somebody else held: so long its queue's claims look for what they pass over.
 constexpr auto kContended = std::chrono::seconds(1);
 
@@ -193,7 +195,7 @@ bool ClaimDesk::HasReadyFrom(const Queue& queue, int16_t least) const {
 
 // True if the queue may have something that this poll's slots can take.
 bool ClaimDesk::Eligible(const Poll& poll, const Queue& queue) const {
-  if (!MaybeReady(queue)) return false;
+  if (!MaybeReady(queue) || poll.not_before > timers_.clock().Now()) return false;
   int16_t least;
   return Kept(poll, &least) < poll.call.max_jobs || HasReadyFrom(queue, least);
 }
@@ -368,6 +370,12 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
       skipped.push_back(poll);
       continue;
     }
+    // What it leaves out the others may take.
+    const bool leaves_out = !poll->call.exclude_tenants.empty();
+    if (leaves_out && !batch->offered.empty()) {
+      skipped.push_back(poll);
+      continue;
+    }
     int16_t least;
     const int32_t kept = Kept(*poll, &least);
     int32_t wanted = poll->call.max_jobs;
@@ -398,24 +406,51 @@ void ClaimDesk::Pump(Queue& queue, Actions& actions) {
     batch->offered.push_back({poll, batch->claim.slots.size(), count});
     for (size_t i = 0; i < count; ++i) batch->claim.slots.push_back({worker->second, request, poll->call.lease});
     batch->claim.max_bytes = poll->call.max_bytes;
+    batch->claim.exclude_tenants = poll->call.exclude_tenants;
     poll->in_flight = true;
-    if (kept > 0) break;
+    if (kept > 0 || leaves_out) break;
   }
   for (auto poll = skipped.rbegin(); poll != skipped.rend(); ++poll) queue.line.push_front(*poll);
   if (!batch->offered.empty()) Send(queue, std::move(batch), actions);
   for (const PollPtr& poll : elsewhere) Place(poll, actions);
 }
 
+// The priorities that may have something, in the order in which a claim reads them. Jobs of one priority go in the
+// order in which they came, so the first of each is the one that has waited longest: with ageing, comparing those is
+// comparing all.
+std::vector<int16_t> ClaimDesk::InOrder(const Queue& queue, int16_t least) const {
+  std::vector<int16_t> order;
+  for (const auto& [priority, cursor] : queue.cursors) {
+    if (priority < least) break;
+    if (cursor.MaybeReady()) order.push_back(priority);
+  }
+  if (queue.ageing.count() == 0 || queue.waiting_since.empty()) return order;
+  const Clock::TimePoint now = timers_.clock().Now();
+  std::map<int16_t, double> aged;
+  for (const int16_t priority : order) {
+    const auto since = queue.waiting_since.find(priority);
+    aged[priority] = priority + (since == queue.waiting_since.end() || since->second > now
+                                     ? 0
+                                     : static_cast<double>((now - since->second) / queue.ageing));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int16_t a, int16_t b) { return aged[a] > aged[b]; });
+  return order;
+}
+
 // Says where the claim reads, and sends it.
 void ClaimDesk::Send(Queue& queue, std::shared_ptr<Batch> batch, Actions& actions) {
-  for (auto& [priority, cursor] : queue.cursors) {
-    if (priority < batch->min_priority) break;
-    if (!cursor.MaybeReady() || batch->claim.ranges.size() >= kMaxRanges) continue;
+  for (const int16_t priority : InOrder(queue, batch->min_priority)) {
+    if (batch->claim.ranges.size() >= kMaxRanges) break;
+    ReadyCursor& cursor = queue.cursors[priority];
     std::vector<store::ClaimRange> ranges = cursor.Plan(priority, kMaxRanges - batch->claim.ranges.size());
     batch->slices.push_back({priority, batch->claim.ranges.size(), ranges.size()});
     batch->claim.ranges.insert(batch->claim.ranges.end(), ranges.begin(), ranges.end());
   }
-  if (!queue.revisit.empty() && queue.revisit_at <= timers_.clock().Now()) {
+  if (!batch->claim.exclude_tenants.empty()) {
+    for (const Queue::Missed& missed : queue.revisit) {
+      if (missed.priority >= batch->min_priority) batch->claim.revisit.push_back(missed.id);
+    }
+  } else if (!queue.revisit.empty() && queue.revisit_at <= timers_.clock().Now()) {
     // Half the slots at most: rows that stay locked must not keep the others from being served.
     const size_t some = std::max<size_t>(1, batch->claim.slots.size() / 2);
     const bool skip = batch->claim.slots.size() == 1 && !batch->claim.ranges.empty() && absl::Bernoulli(random_, 0.5);
@@ -469,11 +504,22 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
     const bool paused = result.ok() && result->paused;
     const bool ok = result.ok() && !paused;
     const bool cancelled = !ok && !paused && absl::IsCancelled(result.status());
+    // What it left out is still there to be read: for the others it is as if it had not been.
+    const bool left_out = !batch.claim.exclude_tenants.empty();
     for (const Batch::Slice& slice : batch.slices) {
+      if (left_out) {
+        queue.cursors[slice.priority].Finish(false, nullptr, slice.count);
+        continue;
+      }
       queue.cursors[slice.priority].Finish(ok, ok ? result->ranges.data() + slice.first : nullptr, slice.count);
     }
+    if (ok && queue.fair && !result->jobs.empty()) {
+      actions.push_back([this, id, jobs = static_cast<int64_t>(result->jobs.size())] { hooks_.took(id, jobs); });
+    }
     if (ok && result->contended) queue.contended_until = timers_.clock().Now() + kContended;
-    if (ok) {
+    if (ok && left_out) {
+      // Nothing was learned of what is left.
+    } else if (ok) {
       if (batch.claim.revisit.empty() && queue.revisit.empty()) queue.revisit_delay = kFirstRevisit;
       if (!result->missed.empty()) {
         const bool again = !batch.claim.revisit.empty();
@@ -540,6 +586,7 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
       } else if (poll->awaited) {
         Answer(poll, ClaimAnswer{}, actions);
       } else {
+        if (left_out) RestLeftOut(poll);
         Place(poll, actions);
       }
     }
@@ -547,6 +594,22 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
     Pump(queue, actions);
   }
   Run(actions);
+}
+
+// So that a poll which finds nothing but what it leaves out does not look again and again.
+void ClaimDesk::RestLeftOut(const PollPtr& poll) {
+  poll->not_before = timers_.clock().Now() + kLeftOutRest;
+  timers_.At(poll->not_before, [this, poll] {
+    Actions actions;
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      if (!poll->answered && poll->is_parked) {
+        Leave(poll);
+        Place(poll, actions);
+      }
+    }
+    Run(actions);
+  });
 }
 
 // Lets parked polls of the queue try again, as many as `jobs` can serve. One that finds something in another queue of

@@ -45,6 +45,8 @@ class ClaimDesk {
     std::function<int32_t()> replica;
     // A worker polls these queues.
     std::function<void(const std::string& worker, const std::vector<QueueShare>&)> seen;
+    // A claim took so many jobs of a queue whose tenants take turns.
+    std::function<void(int32_t queue, int64_t jobs)> took;
   };
 
   ClaimDesk(store::Store& store, Executor& executor, Timers& timers, QueueDirectory& directory, Metrics& metrics,
@@ -57,6 +59,9 @@ class ClaimDesk {
   void NoteReady(const std::vector<store::ReadyRange>& ranges);
   // A queue became known or changed.
   void NoteQueue(const store::Queue& queue);
+  // How long the first ready job at each of these positions has been due; absent: none is ready there.
+  void NoteAges(const std::vector<store::ReadyRange>& positions,
+                const std::vector<std::optional<absl::Duration>>& ages);
   // The replica begins, or begins anew: what is ready is found from the beginning.
   void Reset(const std::vector<std::pair<int32_t, int16_t>>& ready);
   // Answers all polls (empty) and refuses new ones.
@@ -107,7 +112,9 @@ class ClaimDesk {
   bool HasReadyFrom(const Queue& queue, int16_t least) const;
   bool Eligible(const Poll& poll, const Queue& queue) const;
   void Pump(Queue& queue, Actions& actions);
+  std::vector<int16_t> InOrder(const Queue& queue, int16_t least) const;
   void Send(Queue& queue, std::shared_ptr<Batch> batch, Actions& actions);
+  void RestLeftOut(const PollPtr& poll);
   void WakeParked(Queue& queue, int64_t jobs, Actions& actions);
   void RunBatch(int32_t queue, std::shared_ptr<Batch> batch);
   void FinishBatch(int32_t queue, Batch& batch, absl::StatusOr<store::ClaimResult> result);

@@ -28,6 +28,8 @@ void ClaimDesk::NoteQueue(const store::Queue& row) {
     Queue& queue = QueueOf(row.id);
     bool wake = queue.paused && !row.paused;
     queue.paused = row.paused;
+    queue.fair = row.settings.fair_tenants;
+    queue.ageing = absl::ToChronoNanoseconds(row.settings.priority_ageing.value_or(absl::ZeroDuration()));
     if (auto waiting = unknown_.find(row.name); waiting != unknown_.end()) {
       std::list<PollPtr> polls = std::move(waiting->second);
       unknown_.erase(waiting);
@@ -44,6 +46,18 @@ void ClaimDesk::NoteQueue(const store::Queue& row) {
     }
   }
   Run(actions);
+}
+
+void ClaimDesk::NoteAges(const std::vector<store::ReadyRange>& positions,
+                         const std::vector<std::optional<absl::Duration>>& ages) {
+  const Clock::TimePoint now = timers_.clock().Now();
+  std::lock_guard<std::mutex> lock(mu_);
+  for (auto& [unused, queue] : queues_) queue->waiting_since.clear();
+  for (size_t i = 0; i < positions.size(); ++i) {
+    Queue& queue = QueueOf(positions[i].queue);
+    if (queue.ageing.count() == 0 || !ages[i]) continue;
+    queue.waiting_since[positions[i].priority] = now - absl::ToChronoNanoseconds(*ages[i]);
+  }
 }
 
 void ClaimDesk::Reset(const std::vector<std::pair<int32_t, int16_t>>& ready) {

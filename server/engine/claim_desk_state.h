@@ -29,9 +29,10 @@ struct ClaimDesk::Poll {
   std::vector<std::pair<Queue*, std::list<PollPtr>::iterator>>
       parked;  // Where it stands in each queue; empty: not parked.
   bool is_parked = false;
-  bool begun = false;            // Its queues have been looked up.
-  bool awaits_original = false;  // An earlier poll of the same request id has a claim in flight ...
-  bool awaited = false;          // ... and this is that one: it does not go on.
+  bool begun = false;             // Its queues have been looked up.
+  bool awaits_original = false;   // An earlier poll of the same request id has a claim in flight ...
+  bool awaited = false;           // ... and this is that one: it does not go on.
+  Clock::TimePoint not_before{};  // Found nothing but what it leaves out: it looks again then.
   bool answered = false;
   bool cancelled = false;
   bool checked_replay = false;  // The request id was, or is being, looked up ...
@@ -42,6 +43,10 @@ struct ClaimDesk::Poll {
 struct ClaimDesk::Queue {
   int32_t id = 0;
   bool paused = false;
+  bool fair = false;          // Its tenants take turns.
+  Clock::Duration ageing{0};  // A job gains one priority for each such time; 0: none.
+  // Since when the first ready job of a priority has been due, as far as is known; for ageing.
+  std::map<int16_t, Clock::TimePoint> waiting_since;
   std::map<int16_t, ReadyCursor, std::greater<>> cursors;
   std::deque<PollPtr> line;
   std::list<PollPtr> parked;

@@ -78,6 +78,7 @@ struct ClaimCall {
   absl::Duration wait;
   std::string request_id;  // Empty: none.
   std::vector<SlotReservation> reservations;
+  std::vector<std::string> exclude_tenants;  // "": jobs without a tenant.
   int64_t max_bytes = 3 << 20;
 };
 

@@ -51,6 +51,7 @@ void EngineImpl::LookAtPrefix(int32_t queue, const std::string& prefix) {
 
 void EngineImpl::LookAfter(int32_t queue, store::LimitScope scope, const std::string& key) {
   if (scope == store::LimitScope::kPrefix) return LookAtPrefix(queue, key);
+  if (scope == store::LimitScope::kTenant) return;  // Weights let nobody pass who would not.
   admission_.Look(queue, {scope == store::LimitScope::kQueue ? std::string("q") : "k" + key});
 }
 

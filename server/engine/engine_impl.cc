@@ -43,7 +43,8 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
                for (size_t i = 0; i < queues.size() && i < 20; ++i) names.push_back(queues[i].queue);
                std::lock_guard<std::mutex> lock(mu_);
                seen_workers_[worker] = std::move(names);
-             }}),
+             },
+             [this](int32_t queue, int64_t jobs) { admission_.Took(queue, jobs); }}),
       admission_(store, executor_, timers_, metrics,
                  [this](int32_t queue, const store::AdmitResult& result) { NoteAdmitted(queue, result); }),
       enqueue_lane_(
@@ -231,7 +232,12 @@ void EngineImpl::CreateQueue(std::string name, store::QueueSettings settings, bo
 void EngineImpl::UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields,
                              Callback<QueueInfo> done) {
   executor_.Post([this, name = std::move(name), settings = std::move(settings), fields = std::move(fields),
-                  done = Tracked(std::move(done))] { done(Learned(store_.UpdateQueue(name, settings, fields))); });
+                  done = Tracked(std::move(done))] {
+    absl::StatusOr<QueueInfo> changed = Learned(store_.UpdateQueue(name, settings, fields));
+    // Who waited for a turn may have a place in another line now, or none to wait in.
+    if (changed.ok() && fields.contains("fair_tenants")) admission_.Look(changed->queue.id, {"q"});
+    done(std::move(changed));
+  });
 }
 
 void EngineImpl::SetPaused(std::string name, bool paused, Callback<QueueInfo> done) {

@@ -263,6 +263,7 @@ void EngineImpl::ReadOldest() {
   if (!positions.empty()) {
     auto ages = store_.OldestReady(positions);
     if (!ages.ok()) return;  // The next round reads them again; readiness speaks of the database.
+    desk_.NoteAges(positions, *ages);
     for (size_t i = 0; i < positions.size(); ++i) {
       if (!(*ages)[i]) continue;
       absl::Duration& age = oldest[positions[i].queue];

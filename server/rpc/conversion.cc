@@ -106,6 +106,11 @@ absl::Status QueuesFrom(v1::ClaimRequest& request, engine::ClaimCall& call) {
 }
 
 absl::Status ReservationsFrom(const v1::ClaimRequest& request, engine::ClaimCall& call) {
+  TENURE_RETURN_IF_ERROR(CheckCount(Field("exclude_tenants"), request.exclude_tenants_size(), 0, 100, "tenants"));
+  for (int i = 0; i < request.exclude_tenants_size(); ++i) {
+    TENURE_RETURN_IF_ERROR(CheckText(Field("exclude_tenants", i), request.exclude_tenants(i), 0, kMaxKey));
+    call.exclude_tenants.push_back(request.exclude_tenants(i));
+  }
   TENURE_RETURN_IF_ERROR(CheckCount(Field("reservations"), request.reservations_size(), 0, 10, "reservations"));
   int64_t reserved = 0;
   for (int i = 0; i < request.reservations_size(); ++i) {
@@ -366,6 +371,12 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
   TENURE_RETURN_IF_ERROR(CheckText(field / "description", settings.description(), 0, kMaxNote));
   out.description = settings.description();
   out.skip_retrying = settings.groups_skip_retrying();
+  out.fair_tenants = settings.fair_tenants();
+  if (settings.has_priority_ageing() &&
+      (settings.priority_ageing().seconds() != 0 || settings.priority_ageing().nanos() != 0)) {
+    TENURE_ASSIGN_OR_RETURN(out.priority_ageing, DurationIn(field / "priority_ageing", settings.priority_ageing(),
+                                                            absl::Seconds(1), absl::Hours(24)));
+  }
   if (set != nullptr) {
     if (out.max_attempts) set->insert("max_attempts");
     if (out.crash_budget) set->insert("crash_budget");
@@ -374,14 +385,16 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
     if (out.max_depth) set->insert("max_depth");
     if (out.max_tenant_depth) set->insert("max_tenant_depth");
     if (out.skip_retrying) set->insert("groups_skip_retrying");
+    if (out.fair_tenants) set->insert("fair_tenants");
+    if (out.priority_ageing) set->insert("priority_ageing");
   }
   return out;
 }
 
 absl::StatusOr<std::set<std::string>> UpdatedFields(const v1::UpdateQueueRequest& request, std::set<std::string> set) {
-  static const std::set<std::string> kAll = {"max_attempts",        "crash_budget", "backoff",
-                                             "description",         "max_depth",    "max_tenant_depth",
-                                             "groups_skip_retrying"};
+  static const std::set<std::string> kAll = {"max_attempts",         "crash_budget", "backoff",
+                                             "description",          "max_depth",    "max_tenant_depth",
+                                             "groups_skip_retrying", "fair_tenants", "priority_ageing"};
   if (!request.has_update_mask() || request.update_mask().paths().empty()) {
     if (set.empty())
       return Invalid(Field("settings"), "sets nothing; set a field, or name one in update_mask to reset it");

@@ -145,6 +145,8 @@ void ToProto(const engine::QueueInfo& info, v1::Queue* out) {
   out->mutable_settings()->set_max_depth(settings.max_depth.value_or(0));
   out->mutable_settings()->set_max_tenant_depth(settings.max_tenant_depth.value_or(0));
   out->mutable_settings()->set_groups_skip_retrying(settings.skip_retrying);
+  out->mutable_settings()->set_fair_tenants(settings.fair_tenants);
+  if (settings.priority_ageing) ToProto(*settings.priority_ageing, out->mutable_settings()->mutable_priority_ageing());
   out->set_paused(info.queue.paused);
   ToProto(info.queue.created, out->mutable_create_time());
   v1::QueueStats* stats = out->mutable_stats();

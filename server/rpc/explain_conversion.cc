@@ -49,6 +49,9 @@ std::string InWords(const store::WaitCause& cause, const std::string& queue) {
       return "nothing holds it up any more; it is being admitted";
     case store::WaitReason::kReady:
       return absl::StrCat("it is ready", InLine(cause));
+    case store::WaitReason::kTenantTurn:
+      return absl::StrCat("its tenant ", cause.key.empty() ? "(none)" : cause.key, " is not due for a turn yet",
+                          InLine(cause));
     case store::WaitReason::kNoWorker:
       return absl::StrCat("no worker has asked for jobs of the queue ", queue, " within two minutes");
   }

@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kMaxKey = 255;
 constexpr int32_t kMaxLeased = 1'000'000;
 constexpr int32_t kMaxBurst = 1'000'000;
+constexpr int32_t kMaxWeight = 1000;
 constexpr absl::Duration kShortestInterval = absl::Microseconds(10);
 constexpr absl::Duration kLongestInterval = absl::Hours(24);
 
@@ -25,7 +26,8 @@ template <typename Request>
 absl::StatusOr<store::LimitScope> ScopeFrom(const Request& request) {
   TENURE_RETURN_IF_ERROR(CheckQueueName(Field("queue"), request.queue()));
   if (request.scope() == v1::LIMIT_SCOPE_UNSPECIFIED || !v1::LimitScope_IsValid(request.scope())) {
-    return Invalid(Field("scope"), "must be LIMIT_SCOPE_KEY, LIMIT_SCOPE_PREFIX or LIMIT_SCOPE_QUEUE");
+    return Invalid(Field("scope"),
+                   "must be LIMIT_SCOPE_KEY, LIMIT_SCOPE_PREFIX, LIMIT_SCOPE_QUEUE or LIMIT_SCOPE_TENANT");
   }
   const auto scope = static_cast<store::LimitScope>(request.scope());
   if (scope == store::LimitScope::kQueue) {
@@ -38,6 +40,17 @@ absl::StatusOr<store::LimitScope> ScopeFrom(const Request& request) {
 
 absl::StatusOr<store::LimitSettings> SettingsOf(const v1::SetLimitRequest& request) {
   store::LimitSettings settings;
+  if (request.scope() == v1::LIMIT_SCOPE_TENANT) {
+    if (request.has_max_leased() || request.has_rate()) {
+      return Invalid(Field(request.has_rate() ? "rate" : "max_leased"),
+                     "is not for a tenant; name the tenant in a concurrency key, and limit that");
+    }
+    if (!request.has_weight()) return Invalid(Field("weight"), "is required for a tenant");
+    TENURE_RETURN_IF_ERROR(CheckRange(Field("weight"), request.weight(), 1, kMaxWeight));
+    settings.weight = request.weight();
+    return settings;
+  }
+  if (request.has_weight()) return Invalid(Field("weight"), "is only for LIMIT_SCOPE_TENANT");
   if (!request.has_max_leased() && !request.has_rate()) {
     return Invalid(Field("max_leased"), "or rate is required; DeleteLimit takes a limit away");
   }
@@ -62,6 +75,7 @@ void ToProto(const store::Limit& limit, const std::string& queue, v1::Limit* out
   out->set_scope(static_cast<v1::LimitScope>(limit.scope));
   out->set_key(limit.key);
   if (limit.settings.max_leased) out->set_max_leased(*limit.settings.max_leased);
+  if (limit.settings.weight) out->set_weight(*limit.settings.weight);
   if (limit.settings.rate) {
     rpc::ToProto(limit.settings.rate->interval, out->mutable_rate()->mutable_interval());
     out->mutable_rate()->set_burst(limit.settings.rate->burst);

@@ -27,11 +27,13 @@ struct Rate {
   int32_t burst = 1;
 };
 
-enum class LimitScope : int16_t { kKey = 1, kPrefix = 2, kQueue = 3 };
+// kTenant: its weight in a queue whose tenants take turns; it has no max_leased and no rate.
+enum class LimitScope : int16_t { kKey = 1, kPrefix = 2, kQueue = 3, kTenant = 4 };
 
 struct LimitSettings {
   std::optional<int32_t> max_leased;  // 0: nothing is admitted.
   std::optional<Rate> rate;
+  std::optional<int32_t> weight = std::nullopt;  // Turns, where a tenant without a weight gets one.
 };
 
 // How a key (or queue) stands.
@@ -49,7 +51,7 @@ inline constexpr int kMaxKeys = 4;
 
 struct Limit {
   LimitScope scope = LimitScope::kKey;
-  std::string key;  // Empty for a queue.
+  std::string key;  // Empty for a queue; the tenant's name for a tenant.
   LimitSettings settings;
   absl::Time created;
   absl::Time updated;
@@ -96,6 +98,7 @@ enum class WaitReason {
   kBeingAdmitted,  // Nothing holds it up any more.
   kReady,          // Claimable: `position` in line.
   kNoWorker,       // Nobody has asked for jobs of its queue for two minutes.
+  kTenantTurn,     // Its tenant (`key`) is not due for a turn yet. `position` in the tenant's line.
 };
 
 struct WaitCause {
@@ -118,9 +121,11 @@ class AdmissionStore {
  public:
   virtual ~AdmissionStore() = default;
 
-  // Admits who waits for `names` (gates of one queue) and may pass, at most some `limit` jobs. Idempotent; may be
-  // called by every replica at any time. Waits for another admission of the same queue, not for anything else.
-  virtual absl::StatusOr<AdmitResult> Admit(int32_t queue, std::span<const std::string> names, int limit) = 0;
+  // Admits who waits for `names` (gates of one queue) and may pass, at most some `limit` jobs; of a queue whose tenants
+  // take turns, until `fair_window` jobs are ready. Idempotent; may be called by every replica at any time. Waits for
+  // another admission of the same queue, not for anything else.
+  virtual absl::StatusOr<AdmitResult> Admit(int32_t queue, std::span<const std::string> names, int limit,
+                                            int64_t fair_window) = 0;
   // From `after` on, at most `limit` names. Some of them may have nobody waiting by the time they are looked at.
   virtual absl::StatusOr<BlockedPage> BlockedNames(const BlockedPage::Cursor& after, int limit) = 0;
 

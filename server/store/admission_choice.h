@@ -33,6 +33,7 @@ struct GateMove {
   int64_t id = 0;
   int16_t from = 0;
   int16_t to = 0;
+  int64_t rank = 0;  // Of one that becomes ready; 0: the next in the order of admission.
 };
 
 class AdmissionChoice {

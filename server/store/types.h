@@ -176,6 +176,8 @@ struct ClaimRange {
   Key upto;   // Inclusive; where the ranks differ, the whole last rank may be read.
 };
 
+inline constexpr int64_t kExceptLooked = 1000;
+
 struct ClaimRequestKey {
   std::string request_id;
   absl::Duration keep;  // One lease.
@@ -191,6 +193,9 @@ struct ClaimBatch {
   std::vector<std::string> workers;
   std::vector<ClaimRequestKey> requests;
   int64_t max_bytes = 3 << 20;
+  // Leaves out jobs of these tenants ("": those without one). Of each stretch the first kExceptLooked ready jobs are
+  // looked at, and nothing is said of how far it was read.
+  std::vector<std::string> exclude_tenants;
   // Nobody else is expected to hold rows of the stretches: the claim then need not look for what it passed over. Only a
   // guess: where somebody does, the claim is made once more without it. Not with `revisit`.
   bool alone = false;
@@ -335,6 +340,8 @@ struct QueueSettings {
   std::optional<int64_t> max_depth;
   std::optional<int64_t> max_tenant_depth;
   std::string description;
+  bool fair_tenants = false;                      // Tenants take turns by weight.
+  std::optional<absl::Duration> priority_ageing;  // A ready job gains one priority per such time.
   bool skip_retrying = false;  // A group passes over a job of it that waits for its retry; else that job holds it.
 };
 
@@ -343,7 +350,7 @@ struct Queue {
   std::string name;
   QueueSettings settings;
   bool paused = false;
-  bool gated = false;  // All its jobs pass a gate of its own: it has a limit.
+  bool gated = false;  // All its jobs pass a gate of its own: it has a limit, or tenants take turns.
   absl::Time created;
 };
 

@@ -1,4 +1,4 @@
-// Scenarios keyed, groups and blocked: what admission costs those who use it, and those who do not. Layer: tests
+// Scenarios keyed, groups, fair and blocked: what admission costs those who use it, and those who do not. Layer: tests
 // (benchmark).
 #include <algorithm>
 #include <chrono>
@@ -19,6 +19,8 @@ namespace tenure::bench {
 namespace {
 
 constexpr int kKeys = 1'000, kSlotsOfAKey = 10, kPerCall = 1'000;
+// Tenants, a quarter of them of each weight from 1 to 4.
+constexpr int kTenants = 100;
 constexpr int64_t kWarmUp = 50;
 
 // Enqueues `jobs` jobs, the n-th as `shape` makes it.
@@ -37,8 +39,26 @@ absl::Status Enqueue(client::Client& client, int64_t jobs, Progress& progress,
 
 std::string KeyOf(int64_t n) { return absl::StrCat("key:", n % kKeys); }
 
+std::string TenantOf(int64_t n) { return absl::StrCat("t", n % kTenants); }
+int WeightOf(int64_t tenant) { return static_cast<int>(tenant % 4) + 1; }
+
+// What share of the first starts each weight got, against what is its due, while all tenants had jobs waiting; the
+// largest difference, in percent of the due.
+absl::StatusOr<double> ShareError(TenureSite& site, int64_t jobs) {
+  absl::StatusOr<Database> database = Database::Open(site.database_url());
+  if (!database.ok()) return database.status();
+  // The first to run out are those of weight 4, once jobs * 10 / 16 have started.
+  return database->Number(absl::StrFormat(
+      "select max(abs(started * 10 / (weight * total) - 1)) * 100 from (select weight, count(*)::float8 as started, "
+      "sum(count(*)) over ()::float8 as total from (select substr(tenant, 2)::int %% 4 + 1 as weight from "
+      "tenure.history "
+      "order by leased_at, id limit %d) j group by weight) w",
+      jobs / 2));
+}
+
 // Drains jobs that were enqueued with the workers at rest.
-absl::StatusOr<Figures> Drain(RunContext& run, const std::function<void(int64_t n, client::JobSpec& spec)>& shape) {
+absl::StatusOr<Figures> Drain(RunContext& run, const std::function<void(int64_t n, client::JobSpec& spec)>& shape,
+                              bool fair = false) {
   const int64_t jobs = run.sizes().jobs;
   auto site = TenureSite::Start(run);
   if (!site.ok()) return site.status();
@@ -48,6 +68,18 @@ absl::StatusOr<Figures> Drain(RunContext& run, const std::function<void(int64_t 
   if (absl::Status set = (*site)->client().SetLimit(kQueue, client::LimitScope::kPrefix, "key:", limit).status();
       !set.ok()) {
     return set;
+  }
+  if (fair) {
+    client::QueueSettings settings;
+    settings.fair_tenants = true;
+    if (absl::Status set = (*site)->client().UpdateQueue(kQueue, settings).status(); !set.ok()) return set;
+    for (int tenant = 0; tenant < kTenants; ++tenant) {
+      client::LimitSpec weight;
+      weight.weight = WeightOf(tenant);
+      absl::Status set =
+          (*site)->client().SetLimit(kQueue, client::LimitScope::kTenant, TenantOf(tenant), weight).status();
+      if (!set.ok()) return set;
+    }
   }
   if (absl::Status filled = Enqueue((*site)->client(), jobs, run.progress, shape); !filled.ok()) return filled;
   if (absl::Status done = run.server.Checkpoint(); !done.ok()) return done;
@@ -62,6 +94,11 @@ absl::StatusOr<Figures> Drain(RunContext& run, const std::function<void(int64_t 
   Figures figures;
   meter.Report(jobs, figures);
   if (absl::Status stopped = (*pools)->Stop(); !stopped.ok()) return stopped;
+  if (fair) {
+    const absl::StatusOr<double> error = ShareError(**site, jobs);
+    if (!error.ok()) return error.status();
+    figures.Set("share_error_percent", *error);
+  }
   if (absl::Status finished = (*site)->Finish(jobs); !finished.ok()) return finished;
   return figures;
 }
@@ -157,6 +194,29 @@ Scenario GroupsScenario(const RunOptions& options) {
                       {"Tenure, no groups", [](RunContext& run) { return Drain(run, Plain); }}},
       .peer_scenario = "",
       .goals = {{.figure = "jobs_per_second", .against = "Tenure, no groups", .limit = 0.3}},
+  };
+}
+
+Scenario FairScenario(const RunOptions& options) {
+  std::vector<Column> columns = DrainColumns();
+  columns.push_back({"share_error_percent", "share error %", 1, true});
+  return {
+      .name = "fair",
+      .what = absl::StrFormat("%d no-op jobs that wait are drained, of %d tenants that take turns, with weights from 1 "
+                              "to 4; how far the shares of the first half are from the weights.",
+                              options.sizes.jobs, kTenants),
+      .columns = columns,
+      .contestants = {{"Tenure",
+                       [](RunContext& run) {
+                         return Drain(
+                             run, [](int64_t n, client::JobSpec& spec) { spec.tenant = TenantOf(n); }, /*fair=*/true);
+                       }},
+                      {"Tenure, no turns",
+                       [](RunContext& run) {
+                         return Drain(run, [](int64_t n, client::JobSpec& spec) { spec.tenant = TenantOf(n); });
+                       }}},
+      .peer_scenario = "",
+      .goals = {{.figure = "share_error_percent", .against = "", .at_least = false, .limit = 5}},
   };
 }
 

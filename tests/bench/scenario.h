@@ -122,6 +122,7 @@ Scenario HeartbeatScenario(const RunOptions& options);
 Scenario ManyQueuesScenario(const RunOptions& options);
 Scenario KeyedScenario(const RunOptions& options);
 Scenario GroupsScenario(const RunOptions& options);
+Scenario FairScenario(const RunOptions& options);
 Scenario BlockedScenario(const RunOptions& options);
 
 }  // namespace tenure::bench

@@ -58,7 +58,7 @@ std::vector<Scenario> AllScenarios(const RunOptions& options) {
       EnqueueScenario(options),   DrainScenario(options),           LifecycleScenario(options), SingleScenario(options),
       LatencyScenario(options),   HeldTransactionScenario(options), BacklogScenario(options),   ParkedScenario(options),
       HeartbeatScenario(options), ManyQueuesScenario(options),      KeyedScenario(options),     GroupsScenario(options),
-      BlockedScenario(options),
+      FairScenario(options),      BlockedScenario(options),
   };
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
+#include "server/store/fair_choice.h"
 #include "tests/support/store_fixture.h"
 
 namespace tenure::store {
@@ -45,7 +46,7 @@ class AdmissionStoreTest : public tenure::testing::StoreTest {
     EXPECT_TRUE(set.ok()) << set.status();
   }
   AdmitResult Admit(const Strings& names) {
-    auto result = store_->Admit(queue_, names, 1000);
+    auto result = store_->Admit(queue_, names, 1000, FairWindow::kLeast);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *result : AdmitResult();
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
+#include "server/store/fair_choice.h"
 #include "tests/support/store_fixture.h"
 
 namespace tenure::store {
@@ -22,7 +23,9 @@ class ExplainTest : public tenure::testing::StoreTest {
     const std::vector<NewJob> jobs{job};
     return store_->Enqueue(queue_, jobs)->jobs[0].id;
   }
-  void Admit(const std::vector<std::string>& names) { EXPECT_TRUE(store_->Admit(queue_, names, 100).ok()); }
+  void Admit(const std::vector<std::string>& names) {
+    EXPECT_TRUE(store_->Admit(queue_, names, 100, FairWindow::kLeast).ok());
+  }
   std::vector<ClaimedJob> Claim(int jobs) {
     ClaimBatch batch;
     batch.queue = queue_;

@@ -56,6 +56,11 @@ const std::map<std::string, std::set<std::string>>& JobIndexes() {
       {"explain_ready.sql", {"job_ready"}},
       {"admission_groups.sql", {"job_group", "job_group_passed"}},
       {"queue_heads.sql", {"job_gate"}},
+      {"fair_clock.sql", {"job_ready"}},
+      {"fair_tenants.sql", {"job_tenant_gate"}},
+      {"fair_heads.sql", {"job_tenant_gate"}},
+      {"explain_tenant_line.sql", {"job_tenant_gate"}},
+      {"ready_except.sql", {"job_ready"}},
       {"blocked_names.sql", {"job_key_1", "job_key_2", "job_key_3", "job_key_4", "job_group", "job_group_passed"}},
       {"tenant_depths.sql", {"job_tenant"}},
   };
@@ -169,7 +174,7 @@ std::string Entry(const std::string& index) {
   if (index == "job_tenant") return "tenant";
   if (absl::StartsWith(index, "job_key")) return "concurrency_keys";
   if (absl::StartsWith(index, "job_group")) return "group_key";
-  if (index == "job_gate") return "queue_id";
+  if (index == "job_gate" || index == "job_tenant_gate") return "queue_id";
   if (index == "lease_grant_replica") return "replica_id";
   if (index == "lease_grant_request_id_key") return "request_id";
   if (absl::StrContains(index, "expir")) return "expires_at";
@@ -196,8 +201,8 @@ void Judge(const std::string& file, const nlohmann::json& node, Strings& faults)
   }
   // A skip scan enters by what it found before; its first step is the head.
   if (!index.empty() && (relation.empty() || IsHot(relation)) && file != "ready_heads.sql" &&
-      // Counts up to a queue's own limit.
-      file != "admission_queue.sql" && !absl::StrContains(condition, Entry(index))) {
+      // Counts up to a queue's own limit; steps from priority to priority.
+      file != "admission_queue.sql" && file != "fair_clock.sql" && !absl::StrContains(condition, Entry(index))) {
     faults.push_back(absl::StrCat(type, " through ", index, " (", condition.substr(0, 90), ")"));
   }
   if (node.contains("Plans")) {

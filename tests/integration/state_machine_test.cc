@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
+#include "server/store/fair_choice.h"
 #include "tests/support/engine_fixture.h"
 
 namespace tenure::store {
@@ -266,12 +267,14 @@ TEST_F(StateMachineTest, EveryActionInEveryState) {
        std::vector<std::string>(9, "-")},
       {"Admit",
        "",
-       [&](const Subject&) { return store_->Admit(queue_, names, 10)->admitted > 0 ? "OK" : "-"; },
+       [&](const Subject&) {
+         return store_->Admit(queue_, names, 10, store::FairWindow::kLeast)->admitted > 0 ? "OK" : "-";
+       },
        {"-", "-> ready", "-", "-", "-", "-", "-", "-", "-"}},
       {"Admit at a full key", "",
        [&](const Subject&) {
          EXPECT_TRUE(store_->SetLimit(queue_, LimitScope::kKey, "key", {0, std::nullopt}).ok());
-         const int admitted = store_->Admit(queue_, names, 10)->admitted;
+         const int admitted = store_->Admit(queue_, names, 10, store::FairWindow::kLeast)->admitted;
          EXPECT_TRUE(store_->DeleteLimit(queue_, LimitScope::kKey, "key").ok());
          return admitted > 0 ? "OK" : "-";
        },

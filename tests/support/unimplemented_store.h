@@ -126,7 +126,7 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<bool> DropExported(const store::Fence&, const store::DayPartition&) override {
     return Unimplemented();
   }
-  absl::StatusOr<store::AdmitResult> Admit(int32_t, std::span<const std::string>, int) override {
+  absl::StatusOr<store::AdmitResult> Admit(int32_t, std::span<const std::string>, int, int64_t) override {
     return Unimplemented();
   }
   absl::StatusOr<store::Explanation> Explain(const store::JobId&) override { return Unimplemented(); }

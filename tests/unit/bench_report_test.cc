@@ -156,9 +156,9 @@ TEST(BenchScenarios, EachHasANameOfItsOwnAndTenureFirst) {
     EXPECT_EQ(scenario.contestants[0].name, "Tenure") << scenario.name;
     for (const Goal& goal : scenario.goals) EXPECT_FALSE(goal.figure.empty()) << scenario.name;
   }
-  EXPECT_EQ(names,
-            (std::set<std::string>{"backlog", "blocked", "drain", "enqueue", "groups", "heartbeat", "held-transaction",
-                                   "keyed", "latency", "lifecycle", "many-queues", "parked", "single"}));
+  EXPECT_EQ(names, (std::set<std::string>{"backlog", "blocked", "drain", "enqueue", "fair", "groups", "heartbeat",
+                                          "held-transaction", "keyed", "latency", "lifecycle", "many-queues", "parked",
+                                          "single"}));
 }
 
 TEST(BenchMeasure, ReadsThisProcessFromProc) {

@@ -16,6 +16,7 @@ Limit TakeLimit(v1::Limit& from) {
   to.scope = static_cast<LimitScope>(from.scope());
   to.key = std::move(*from.mutable_key());
   if (from.has_max_leased()) to.spec.max_leased = from.max_leased();
+  if (from.has_weight()) to.spec.weight = from.weight();
   if (from.has_rate()) to.spec.rate = RateLimit{internal::FromProto(from.rate().interval()), from.rate().burst()};
   if (from.has_create_time()) to.create_time = internal::FromProto(from.create_time());
   if (from.has_update_time()) to.update_time = internal::FromProto(from.update_time());
@@ -45,6 +46,7 @@ absl::StatusOr<Limit> Client::SetLimit(std::string_view queue, LimitScope scope,
   v1::SetLimitRequest request;
   if (absl::Status status = NameLimit(queue, scope, key, request); !status.ok()) return status;
   if (spec.max_leased) request.set_max_leased(*spec.max_leased);
+  if (spec.weight) request.set_weight(*spec.weight);
   if (spec.rate) {
     internal::ToProto(spec.rate->interval, request.mutable_rate()->mutable_interval());
     request.mutable_rate()->set_burst(spec.rate->burst);

@@ -44,6 +44,8 @@ absl::StatusOr<Queue> Client::UpdateQueue(std::string_view name, const QueueSett
   if (settings.max_tenant_depth) mask->add_paths("max_tenant_depth");
   if (settings.description) mask->add_paths("description");
   if (settings.groups_skip_retrying) mask->add_paths("groups_skip_retrying");
+  if (settings.fair_tenants) mask->add_paths("fair_tenants");
+  if (settings.priority_ageing) mask->add_paths("priority_ageing");
   for (const std::string& field : reset) {
     if (absl::Status status = internal::CheckText("reset", field); !status.ok()) return status;
     mask->add_paths(field);

@@ -52,6 +52,7 @@ std::vector<absl::StatusOr<ClaimedJob>> Client::ClaimNamed(const std::vector<std
   named.queues.clear();
   named.wait = Duration::zero();
   named.reservations.clear();
+  named.exclude_tenants.clear();
   v1::ClaimRequest request;
   if (absl::Status status = internal::ToProto(named, &request); !status.ok()) return all(status);
   // The list of ids is the bound.

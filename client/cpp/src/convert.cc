@@ -167,6 +167,8 @@ void ToProto(const QueueSettings& from, v1::QueueSettings* to) {
   if (from.max_tenant_depth) to->set_max_tenant_depth(*from.max_tenant_depth);
   if (from.description) to->set_description(CleanUtf8(*from.description, from.description->size()));
   if (from.groups_skip_retrying) to->set_groups_skip_retrying(*from.groups_skip_retrying);
+  if (from.fair_tenants) to->set_fair_tenants(*from.fair_tenants);
+  if (from.priority_ageing) ToProto(*from.priority_ageing, to->mutable_priority_ageing());
 }
 
 absl::Status ToProto(const ClaimOptions& from, v1::ClaimRequest* to) {
@@ -188,6 +190,10 @@ absl::Status ToProto(const ClaimOptions& from, v1::ClaimRequest* to) {
     auto* reservation = to->add_reservations();
     reservation->set_min_priority(kept.min_priority);
     reservation->set_slots(kept.slots);
+  }
+  for (const std::string& tenant : from.exclude_tenants) {
+    if (status = CheckText("exclude_tenants", tenant); !status.ok()) return status;
+    to->add_exclude_tenants(tenant);
   }
   if (from.max_bytes > 0) to->set_max_bytes(from.max_bytes);
   return absl::OkStatus();
@@ -326,6 +332,8 @@ Queue TakeQueue(v1::Queue& from) {
   if (settings.max_tenant_depth() > 0) to.settings.max_tenant_depth = settings.max_tenant_depth();
   if (!settings.description().empty()) to.settings.description = settings.description();
   if (settings.groups_skip_retrying()) to.settings.groups_skip_retrying = true;
+  if (settings.fair_tenants()) to.settings.fair_tenants = true;
+  if (settings.has_priority_ageing()) to.settings.priority_ageing = FromProto(settings.priority_ageing());
   to.paused = from.paused();
   to.create_time = OptionalTime(from.create_time(), from.has_create_time());
   const v1::QueueStats& stats = from.stats();

@@ -64,6 +64,18 @@ class Limiter : public SlotLimiter {
     return 0;
   }
 
+  std::vector<std::string> FullTenants(size_t limit) const override {
+    std::vector<std::string> full;
+    if (limits_.slots_per_tenant == 0) return full;
+    std::lock_guard lock(mutex_);
+    for (const auto& [tenant, taken] : tenants_) {
+      if (full.size() == limit) break;
+      if (taken >= limits_.slots_per_tenant) full.push_back(tenant);
+    }
+    std::sort(full.begin(), full.end());
+    return full;
+  }
+
   const SlotLimits& limits() const override { return limits_; }
 
   std::shared_ptr<void> OnRelease(std::function<void()> listener) override {

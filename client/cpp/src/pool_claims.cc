@@ -38,6 +38,9 @@ bool IsHopeless(const absl::Status& status) {
   }
 }
 
+// Tenants that one claim may leave out.
+constexpr size_t kMaxExcluded = 100;
+
 }  // namespace
 
 int PoolRun::Prefetch() const { return options_.prefetch.value_or(auto_prefetch_.size()); }
@@ -71,6 +74,7 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
   request.set_order(options_.order == QueueOrder::kWeighted ? v1::QUEUE_ORDER_WEIGHTED : v1::QUEUE_ORDER_STRICT);
   ToProto(options_.lease, request.mutable_lease_duration());
   request.set_max_bytes(options_.max_claim_bytes);
+  claim_excludes_.clear();
   if (stopping_) {
     if (claim_id_.empty()) return std::nullopt;
     // Collect what the poll that was ended may have brought. If it brought nothing this is a claim of its own, which
@@ -84,6 +88,9 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
     claim_size_ = Size();
     if (claim_size_.max_jobs == 0) return std::nullopt;
     request.set_max_jobs(claim_size_.max_jobs);
+    // What a tenant with all its slots has waiting would only be given back.
+    claim_excludes_ = limiter_->FullTenants(kMaxExcluded);
+    for (const std::string& tenant : claim_excludes_) request.add_exclude_tenants(tenant);
     for (const SlotReservation& reserved : claim_size_.reservations) {
       auto* kept = request.add_reservations();
       kept->set_min_priority(reserved.min_priority);
@@ -104,6 +111,13 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
   return request;
 }
 
+// True if a tenant that the claim in flight leaves out has a slot again.
+bool PoolRun::TenantOpensUp() const {
+  if (claim_excludes_.empty()) return false;
+  const std::vector<std::string> full = limiter_->FullTenants(kMaxExcluded);
+  return !std::includes(full.begin(), full.end(), claim_excludes_.begin(), claim_excludes_.end());
+}
+
 void PoolRun::MaybeClaim() {
   std::optional<v1::ClaimRequest> request;
   std::shared_ptr<AsyncCall> outgrown;
@@ -113,8 +127,8 @@ void PoolRun::MaybeClaim() {
     std::lock_guard lock(mutex_);
     request = NextClaim(now);
     number = claim_number_;
-    if (!request && claim_in_flight_ && !stopping_ && !claim_resize_ && !claim_size_.reservations.empty() &&
-        OpensUp(claim_size_, Size())) {
+    if (!request && claim_in_flight_ && !stopping_ && !claim_resize_ &&
+        ((!claim_size_.reservations.empty() && OpensUp(claim_size_, Size())) || TenantOpensUp())) {
       claim_resize_ = true;
       outgrown = claim_call_;
     }

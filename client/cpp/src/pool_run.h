@@ -92,6 +92,7 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   // Requires mutex_.
   void PauseClaims(SteadyTime until);
   ClaimSize Size() const;
+  bool TenantOpensUp() const;
   // Requires mutex_.
   int Prefetch() const;
   void AwaitNotices();
@@ -152,6 +153,7 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   bool runners_exit_ = false;
   // The claim under way, or whose answer was lost: its id is kept until it is answered, for a lease at most.
   bool claim_in_flight_ = false;
+  std::vector<std::string> claim_excludes_;  // Tenants that the claim in flight leaves out, sorted.
   bool claim_resize_ = false;
   std::shared_ptr<AsyncCall> claim_call_;
   uint64_t claim_number_ = 0;

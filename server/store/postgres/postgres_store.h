@@ -169,7 +169,8 @@ class PostgresStore : public Store {
   absl::Status RecordExport(const Fence& fence, int64_t target, const DayPartition& day, int64_t rows) override;
   absl::StatusOr<bool> DropExported(const Fence& fence, const DayPartition& day) override;
   absl::Status RotateOutbox(const Fence& fence) override;
-  absl::StatusOr<AdmitResult> Admit(int32_t queue, std::span<const std::string> names, int limit) override;
+  absl::StatusOr<AdmitResult> Admit(int32_t queue, std::span<const std::string> names, int limit,
+                                    int64_t fair_window) override;
   absl::StatusOr<Explanation> Explain(const JobId& id) override;
   absl::StatusOr<BlockedPage> BlockedNames(const BlockedPage::Cursor& after, int limit) override;
   absl::StatusOr<Limit> SetLimit(int32_t queue, LimitScope scope, std::string_view key,
@@ -212,6 +213,7 @@ class PostgresStore : public Store {
                                    const ShardChange& change);
   // Fills in payloads that are kept apart: jobs[i]'s is in the partition days[i] (-1: it is in the row).
   // Fills in what claim.sql leaves out of jobs of one queue.
+  absl::StatusOr<ClaimBatch> LeaveOut(const ClaimBatch& batch);
   absl::Status FetchDetails(int32_t queue, std::span<Job* const> jobs);
   absl::Status FetchPayloads(std::span<Job* const> jobs, std::span<const int32_t> days);
   std::vector<int64_t> Secrets(size_t n);

@@ -132,6 +132,9 @@ Queue ReadQueue(const Result& r, int row) {
   queue.name = r.Text(row, r.Column("name"));
   queue.paused = r.Bool(row, r.Column("paused"));
   queue.gated = r.Bool(row, r.Column("gated"));
+  queue.settings.fair_tenants = r.Bool(row, r.Column("fair_tenants"));
+  const int ageing = r.Column("priority_ageing_us");
+  if (!r.IsNull(row, ageing)) queue.settings.priority_ageing = absl::Microseconds(r.Int(row, ageing));
   queue.settings.skip_retrying = r.Bool(row, r.Column("skip_retrying"));
   queue.created = r.Time(row, r.Column("created_at"));
   const int attempts = r.Column("max_attempts"), crashes = r.Column("crash_budget"),

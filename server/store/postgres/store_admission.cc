@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/store/admission_choice.h"
+#include "server/store/postgres/fair_turn.h"
 #include "server/store/postgres/gate_rows.h"
 #include "server/store/postgres/postgres_store.h"
 #include "statements.sql.h"
@@ -27,7 +28,9 @@ Limit ReadLimit(const Result& rows, int row) {
   limit.scope = static_cast<LimitScope>(rows.Int(row, rows.Column("scope")));
   limit.key = rows.Text(row, rows.Column("key"));
   const int max = rows.Column("max_leased"), interval = rows.Column("rate_interval_us");
+  const int weight = rows.Column("weight");
   if (!rows.IsNull(row, max)) limit.settings.max_leased = rows.Int32(row, max);
+  if (!rows.IsNull(row, weight)) limit.settings.weight = rows.Int32(row, weight);
   if (!rows.IsNull(row, interval)) {
     limit.settings.rate = Rate{absl::Microseconds(rows.Int(row, interval)), rows.Int32(row, rows.Column("rate_burst"))};
   }
@@ -45,7 +48,8 @@ absl::Status LimitNotFound(std::string_view key) {
 // One transaction that admits.
 class Admission {
  public:
-  Admission(Transaction& tx, int32_t queue, int limit) : tx_(tx), queue_(queue), limit_(limit) {}
+  Admission(Transaction& tx, int32_t queue, int limit, int64_t fair_window)
+      : tx_(tx), queue_(queue), limit_(limit), fair_window_(fair_window) {}
 
   absl::StatusOr<AdmitResult> Run(std::span<const std::string> names) {
     TENURE_RETURN_IF_ERROR(Begin());
@@ -61,13 +65,18 @@ class Admission {
       }
     }
     if (!groups.empty()) TENURE_RETURN_IF_ERROR(AddGroups(groups));
-    if (whole_queue) keys.insert(std::string());
+    // Where tenants take turns, who comes to the queue's gate in this transaction stays there until the next look.
+    if (fair_) choice_->Know(std::string(), 0);
+    if (whole_queue && !fair_) keys.insert(std::string());
     // Who comes to a gate that is not known yet makes it known.
     keys.insert(choice_->Unknown().begin(), choice_->Unknown().end());
     while (!keys.empty()) {
       TENURE_RETURN_IF_ERROR(Know(keys));
       choice_->Run();
       keys = choice_->Unknown();
+    }
+    if (whole_queue && fair_) {
+      TENURE_ASSIGN_OR_RETURN(turn_, TakeFairTurn(tx_, queue_, queue_gate_.Allowance(limit_), fair_window_));
     }
     return Write();
   }
@@ -79,6 +88,7 @@ class Admission {
     TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kAdmissionQueue, Params().Add(queue_)));
     choice_.emplace(rows.rows() > 0 && rows.Bool(0, rows.Column("gated")));
     if (rows.rows() == 0) return absl::OkStatus();
+    fair_ = rows.Bool(0, rows.Column("fair_tenants"));
     skip_retrying_ = rows.Bool(0, rows.Column("skip_retrying"));
     queue_gate_ = ReadGate(rows, 0);
     return absl::OkStatus();
@@ -153,8 +163,11 @@ class Admission {
 
   absl::StatusOr<AdmitResult> Write() {
     AdmitResult result;
-    const std::vector<GateMove> moves = choice_->Moves();
+    std::vector<GateMove> moves = choice_->Moves();
+    for (const FairPick& pick : turn_.picks) moves.push_back({pick.id, kGateQueue, kGateAdmitted, pick.rank});
+    std::sort(moves.begin(), moves.end(), [](const GateMove& a, const GateMove& b) { return a.id < b.id; });
     NotePaces(result);
+    NoteTurns(result);
     if (moves.empty()) {
       TENURE_RETURN_IF_ERROR(tx_.Commit());
       return result;
@@ -163,7 +176,8 @@ class Admission {
     params.Add(queue_)
         .AddArray(moves, [](const GateMove& m) { return m.id; })
         .AddArray(moves, [](const GateMove& m) { return m.from; })
-        .AddArray(moves, [](const GateMove& m) { return m.to; });
+        .AddArray(moves, [](const GateMove& m) { return m.to; })
+        .AddArray(moves, [](const GateMove& m) { return m.rank; });
     TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.RunAndCommit(sql::kAdmit, params));
     const int id = rows.Column("id"), priority = rows.Column("priority"), rank = rows.Column("rank"),
               gate = rows.Column("gate"), xid = rows.Column("xid");
@@ -202,14 +216,18 @@ class Admission {
       if (gate.rate_interval_us && passed > 0) took.emplace_back(key, passed * *gate.rate_interval_us);
       const std::string name = key.empty() ? "q" : kKeyMark + key;
       const int64_t allowance = gate.Allowance(limit_);
-      if (passed < allowance && found_[key] >= asked_[key] && asked_[key] > 0) {
+      // Its line was read to the end of what was asked for, and more may pass than did.
+      const bool more = passed < allowance || allowance == limit_;
+      if (more && found_[key] >= asked_[key] && asked_[key] > 0) {
         result.again.push_back(name);
       } else if (choice_->AnyoneLeft(key)) {
         if (const auto later = gate.Later(passed)) result.later.push_back({name, *later});
-        if (passed == limit_) result.again.push_back(name);
       }
     }
+    const auto turns = static_cast<int64_t>(turn_.picks.size());
+    if (turns > 0 && queue_gate_.rate_interval_us) took.emplace_back("", turns * *queue_gate_.rate_interval_us);
     if (took.empty()) return;
+    std::sort(took.begin(), took.end());
     Params params;
     params.Add(queue_)
         .AddArray(took, [](const auto& t) { return std::string_view(t.first); })
@@ -217,9 +235,23 @@ class Admission {
     tx_.Queue(sql::kSetPace, params);
   }
 
+  // Who came to the queue's gate is looked at next; so are turns that were left, unless the queue's own rate, or what
+  // is ready already, holds them up: then a time, or a claim, has it looked at.
+  void NoteTurns(AdmitResult& result) {
+    if (!fair_) return;
+    if (choice_->AnyoneLeft(std::string()) || turn_.again) result.again.push_back("q");
+    if (!turn_.anyone_left) return;
+    if (const auto later = queue_gate_.Later(static_cast<int64_t>(turn_.picks.size()))) {
+      result.later.push_back({"q", *later});
+    }
+  }
+
   Transaction& tx_;
   const int32_t queue_;
   const int64_t limit_;
+  const int64_t fair_window_;
+  bool fair_ = false;
+  FairTurn turn_;
   bool skip_retrying_ = false;
   GateRow queue_gate_;
   std::optional<AdmissionChoice> choice_;
@@ -230,8 +262,10 @@ class Admission {
 
 }  // namespace
 
-absl::StatusOr<AdmitResult> PostgresStore::Admit(int32_t queue, std::span<const std::string> names, int limit) {
-  return Run<AdmitResult>("admit", [&](Transaction& tx) { return Admission(tx, queue, limit).Run(names); });
+absl::StatusOr<AdmitResult> PostgresStore::Admit(int32_t queue, std::span<const std::string> names, int limit,
+                                                 int64_t fair_window) {
+  return Run<AdmitResult>("admit",
+                          [&](Transaction& tx) { return Admission(tx, queue, limit, fair_window).Run(names); });
 }
 
 absl::StatusOr<BlockedPage> PostgresStore::BlockedNames(const BlockedPage::Cursor& after, int limit) {
@@ -277,6 +311,7 @@ absl::StatusOr<Limit> PostgresStore::SetLimit(int32_t queue, LimitScope scope, s
     } else {
       params.AddNull().AddNull();
     }
+    params.Add(settings.weight);
     TENURE_ASSIGN_OR_RETURN(const Result rows, tx.RunAndCommit(sql::kSetLimit, params));
     return ReadLimit(rows, 0);
   });
@@ -288,7 +323,7 @@ absl::StatusOr<Limit> PostgresStore::FindLimit(int32_t queue, LimitScope scope, 
                             tx.Run(sql::kFindLimit, Params().Add(queue).Add(static_cast<int16_t>(scope)).Add(key)));
     if (rows.rows() == 0) return LimitNotFound(key);
     Limit limit = ReadLimit(rows, 0);
-    if (scope == LimitScope::kPrefix) return limit;
+    if (scope == LimitScope::kPrefix || scope == LimitScope::kTenant) return limit;
     GateRow gate;
     LimitUsage usage;
     if (scope == LimitScope::kQueue) {

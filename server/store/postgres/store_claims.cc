@@ -159,7 +159,38 @@ class ClaimReader {
 
 }  // namespace
 
+// The batch without what it is to leave out: jobs that another takes meanwhile are missed, and the poll looks again.
+absl::StatusOr<ClaimBatch> PostgresStore::LeaveOut(const ClaimBatch& batch) {
+  TENURE_ASSIGN_OR_RETURN(const Result rows,
+                          RunOne("ready_except", sql::kReadyExcept,
+                                 Params()
+                                     .Add(batch.queue)
+                                     .AddArray(batch.ranges, [](const ClaimRange& r) { return r.priority; })
+                                     .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.rank; })
+                                     .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.id; })
+                                     .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.rank; })
+                                     .AddArray(batch.revisit)
+                                     .AddArray(batch.exclude_tenants)
+                                     .Add(kExceptLooked)
+                                     .Add(static_cast<int64_t>(batch.slots.size()))));
+  ClaimBatch named = batch;
+  named.exclude_tenants.clear();
+  named.ranges.clear();
+  named.revisit.clear();
+  named.alone = false;
+  std::set<int64_t> known;
+  for (int row = 0; row < rows.rows(); ++row) {
+    // A stretch may reach into the next one.
+    if (known.insert(rows.Int(row, 0)).second) named.revisit.push_back(rows.Int(row, 0));
+  }
+  return named;
+}
+
 absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
+  if (!batch.exclude_tenants.empty()) {
+    TENURE_ASSIGN_OR_RETURN(const ClaimBatch named, LeaveOut(batch));
+    return Claim(named);
+  }
   struct Claimed {
     ClaimResult result;
     std::vector<int32_t> payload_days;

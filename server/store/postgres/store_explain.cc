@@ -114,9 +114,23 @@ class Explainer {
         const Result line,
         tx_.Run(sql::kExplainQueueLine,
                 Params().Add(job_.id.queue).Add(job_.priority).Add(job_.id.seq).Add(kWaitingCounted)));
+    const bool fair = rows.rows() > 0 && rows.Bool(0, rows.Column("fair_tenants"));
     const size_t before = causes_.size();
     NoteGate(rows.rows() > 0 ? ReadGate(rows, 0) : GateRow(), WaitReason::kQueueFull, WaitReason::kQueueRate,
              WaitReason::kQueueRate);
+    if (fair) {
+      // Its place in the queue's line depends on the others' turns; in its tenant's it does not.
+      TENURE_ASSIGN_OR_RETURN(
+          const Result own,
+          tx_.Run(
+              sql::kExplainTenantLine,
+              Params().Add(job_.id.queue).Add(job_.tenant).Add(job_.priority).Add(job_.id.seq).Add(kWaitingCounted)));
+      if (causes_.back().reason == WaitReason::kBeingAdmitted) causes_.pop_back();
+      WaitCause& cause = Add(WaitReason::kTenantTurn);
+      cause.key = job_.tenant;
+      cause.position = own.Int(0, 0) + 1;
+      return absl::OkStatus();
+    }
     for (size_t i = before; i < causes_.size(); ++i) causes_[i].position = line.Int(0, 0) + 1;
     return absl::OkStatus();
   }

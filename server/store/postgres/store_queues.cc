@@ -21,6 +21,11 @@ absl::StatusOr<std::vector<Queue>> ReadQueues(absl::StatusOr<Result> rows) {
   return queues;
 }
 
+std::optional<int64_t> InMicroseconds(const std::optional<absl::Duration>& duration) {
+  if (!duration) return std::nullopt;
+  return absl::ToInt64Microseconds(*duration);
+}
+
 void AddBackoff(Params& params, const std::optional<Backoff>& backoff) {
   if (backoff) {
     params.Add(backoff->initial_us).Add(backoff->multiplier).Add(backoff->max_us);
@@ -48,6 +53,7 @@ absl::StatusOr<Queue> PostgresStore::CreateQueue(std::string_view name, const Qu
   params.Add(name).Add(paused).Add(settings.max_attempts).Add(settings.crash_budget);
   AddBackoff(params, settings.backoff);
   params.Add(settings.description).Add(settings.max_depth).Add(settings.max_tenant_depth).Add(settings.skip_retrying);
+  params.Add(settings.fair_tenants).Add(InMicroseconds(settings.priority_ageing));
   TENURE_ASSIGN_OR_RETURN(Result made, RunOne("create_queue", sql::kCreateQueue, params));
   if (made.rows() == 0) {
     return MakeError(absl::StatusCode::kAlreadyExists, "QUEUE_EXISTS",
@@ -74,7 +80,11 @@ absl::StatusOr<Queue> PostgresStore::UpdateQueue(std::string_view name, const Qu
       .Add(fields.contains("max_tenant_depth"))
       .Add(settings.max_tenant_depth)
       .Add(fields.contains("groups_skip_retrying"))
-      .Add(settings.skip_retrying);
+      .Add(settings.skip_retrying)
+      .Add(fields.contains("fair_tenants"))
+      .Add(settings.fair_tenants)
+      .Add(fields.contains("priority_ageing"))
+      .Add(InMicroseconds(settings.priority_ageing));
   TENURE_ASSIGN_OR_RETURN(Result changed, RunOne("update_queue", sql::kUpdateQueue, params));
   if (changed.rows() == 0) return QueueNotFound(name);
   return ReadQueue(changed, 0);

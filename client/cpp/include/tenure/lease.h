@@ -42,6 +42,7 @@ struct ClaimOptions {
   Duration wait = Duration::zero();           // How long to wait for a job; at most 60 s.
   std::string request_id;                     // With one the claim is safe to repeat: see NewRequestId().
   std::vector<SlotReservation> reservations;  // At most 10.
+  std::vector<std::string> exclude_tenants;   // At most 100; "": jobs without a tenant. Unused by ClaimNamed.
   int64_t max_bytes = 0;  // Of the answer's jobs with all they carry. Default 3 MiB, at most 64 MiB.
 };
 

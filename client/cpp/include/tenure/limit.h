@@ -16,6 +16,7 @@ enum class LimitScope {
   kKey = 1,     // The jobs that name this key.
   kPrefix = 2,  // Each key that begins so and has no limit of its own; the longest beginning counts.
   kQueue = 3,   // All jobs of the queue; `key` is empty.
+  kTenant = 4,  // A tenant's weight where tenants take turns; `key` is the tenant.
 };
 
 // At most `burst` starts at once, and one per `interval` in the long run.
@@ -27,6 +28,7 @@ struct RateLimit {
 struct LimitSpec {
   std::optional<int> max_leased;  // From 0 to 1,000,000 jobs at once. Default: any number.
   std::optional<RateLimit> rate;  // Default: any rate.
+  std::optional<int> weight;      // Of a tenant, alone: from 1 to 1,000 turns where others get one.
 };
 
 // How a key or a queue stands.
@@ -42,7 +44,7 @@ struct Limit {
   LimitScope scope = LimitScope::kKey;
   std::string key;
   LimitSpec spec;
-  std::optional<LimitUsage> usage;  // From GetLimit, not by prefix.
+  std::optional<LimitUsage> usage;  // From GetLimit, of a key or a queue.
   std::optional<Time> create_time;
   std::optional<Time> update_time;
 };

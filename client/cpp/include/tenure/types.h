@@ -194,6 +194,8 @@ struct QueueSettings {
   std::optional<int64_t> max_tenant_depth;   // The same for each tenant (TENANT_FULL).
   std::optional<std::string> description;    // At most 1,024 bytes.
   std::optional<bool> groups_skip_retrying;  // Default false: a job that waits for a retry holds its group.
+  std::optional<bool> fair_tenants;          // Default false. True: tenants take turns, by weight.
+  std::optional<Duration> priority_ageing;   // From 1 s to 24 h: a ready job gains one priority per such time.
 };
 
 // Counts at most 1 s behind; the totals count since the queue was made.

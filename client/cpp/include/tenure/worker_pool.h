@@ -125,7 +125,7 @@ struct WorkerPoolOptions {
   // none where jobs take 100 ms or more.
   std::optional<int> prefetch;
   std::vector<SlotReservation> reservations;  // Slots kept for a minimum priority.
-  int slots_per_tenant = 0;                   // 0: no bound. What does not fit is given back after a second's delay.
+  int slots_per_tenant = 0;                   // 0: no bound. Claims leave out who has all its slots.
   std::shared_ptr<SlotLimiter> limiter;  // Shared by several pools; default: one of the pool's own, made of the above.
   Duration lease = std::chrono::seconds(30);      // From 1 s to 12 h.
   Duration poll_wait = std::chrono::seconds(30);  // Of a claim; at most 60 s.

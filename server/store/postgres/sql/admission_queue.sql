@@ -1,6 +1,6 @@
 -- How a queue admits: whether it has a gate of its own, its limit, how many of its jobs are admitted (counted up to the limit, from the rows), its
 -- rate and pause. $1 queue. The caller holds the queue's turn, taken in an earlier statement. Locks nothing. Index job_ready.
-select q.gated, q.skip_retrying, l.max_leased, l.rate_interval_us, l.rate_burst, h.held, extract(epoch from p.next_at - now())::float8 as next_in,
+select q.gated, q.fair_tenants, q.skip_retrying, l.max_leased, l.rate_interval_us, l.rate_burst, h.held, extract(epoch from p.next_at - now())::float8 as next_in,
        extract(epoch from p.paused_until - now())::float8 as paused_for
 from tenure.queue q
 left join lateral (

@@ -1,9 +1,9 @@
--- Sets a limit as a whole. $1 queue, $2 scope, $3 key, $4 how many at once, $5 and $6 the rate (interval in microseconds, burst); NULL: none. A
+-- Sets a limit as a whole. $1 queue, $2 scope, $3 key, $4 how many at once, $5 and $6 the rate (interval in microseconds, burst), $7 weight; NULL: none. A
 -- queue's own limit gates it. The caller holds the queue's turn: an admission that begins later goes by the new limit.
 with changed as (
-  insert into tenure.admission_limit as l (queue_id, scope, key, max_leased, rate_interval_us, rate_burst) values ($1, $2, $3, $4, $5, $6)
+  insert into tenure.admission_limit as l (queue_id, scope, key, max_leased, rate_interval_us, rate_burst, weight) values ($1, $2, $3, $4, $5, $6, $7)
   on conflict (queue_id, scope, key) do update
-    set max_leased = excluded.max_leased, rate_interval_us = excluded.rate_interval_us, rate_burst = excluded.rate_burst, updated_at = now()
+    set max_leased = excluded.max_leased, rate_interval_us = excluded.rate_interval_us, rate_burst = excluded.rate_burst, weight = excluded.weight, updated_at = now()
   returning l.*
 ),
 gated as (

@@ -1,4 +1,5 @@
--- $1 name; for each setting whether to set it ($2, $4, $6, $10, $12, $14, $16) and its value (NULL: the default).
+-- $1 name; for each setting whether to set it ($2, $4, $6, $10, $12, $14, $16, $18, $20) and its value (NULL: the default). A queue whose tenants
+-- take turns is gated.
 with changed as (
   update tenure.queue as q
   set max_attempts = case when $2 then $3 else q.max_attempts end,
@@ -9,7 +10,10 @@ with changed as (
       description = case when $10 then $11 else q.description end,
       max_depth = case when $12 then $13 else q.max_depth end,
       max_tenant_depth = case when $14 then $15 else q.max_tenant_depth end,
-      skip_retrying = case when $16 then $17 else q.skip_retrying end
+      skip_retrying = case when $16 then $17 else q.skip_retrying end,
+      fair_tenants = case when $18 then $19 else q.fair_tenants end,
+      gated = case when $18 then $19 or exists (select 1 from tenure.admission_limit l where l.queue_id = q.id and l.scope = 3) else q.gated end,
+      priority_ageing_us = case when $20 then $21 else q.priority_ageing_us end
   where q.name = $1 returning q.*
 ),
 told as (

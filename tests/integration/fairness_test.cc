@@ -1,0 +1,241 @@
+// Tenants that take turns, priorities that age, and claims that leave tenants out.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "tests/support/engine_fixture.h"
+
+namespace tenure::engine {
+namespace {
+
+using testing::Eventually;
+using testing::Replica;
+
+class FairnessTest : public testing::ReplicaTest {
+ protected:
+  static store::NewJob Job(const std::string& tenant, int16_t priority = 0) {
+    store::NewJob job;
+    job.kind = "k";
+    job.payload = {"{}", "application/json"};
+    job.tenant = tenant;
+    job.priority = priority;
+    return job;
+  }
+  static void Enqueue(Replica& replica, const std::string& tenant, int jobs, int16_t priority = 0) {
+    for (int left = jobs; left > 0; left -= 1000) {
+      auto enqueued = replica.Enqueue(
+          "q", std::vector<store::NewJob>(static_cast<size_t>(std::min(left, 1000)), Job(tenant, priority)));
+      ASSERT_TRUE(enqueued.ok()) << enqueued.status();
+    }
+  }
+  static void Create(Replica& replica, store::QueueSettings settings) {
+    auto made = Replica::Await<QueueInfo>(
+        [&](auto done) { replica.engine->CreateQueue("q", settings, false, std::move(done)); });
+    ASSERT_TRUE(made.ok()) << made.status();
+  }
+  static void Update(Replica& replica, store::QueueSettings settings, const std::set<std::string>& fields) {
+    auto changed = Replica::Await<QueueInfo>(
+        [&](auto done) { replica.engine->UpdateQueue("q", settings, fields, std::move(done)); });
+    ASSERT_TRUE(changed.ok()) << changed.status();
+  }
+  static void Weigh(Replica& replica, const std::string& tenant, int32_t weight) {
+    auto set = Replica::Await<store::Limit>([&](auto done) {
+      replica.engine->SetLimit("q", store::LimitScope::kTenant, tenant, {std::nullopt, std::nullopt, weight},
+                               std::move(done));
+    });
+    ASSERT_TRUE(set.ok()) << set.status();
+  }
+  static void Complete(Replica& replica, const std::vector<store::ClaimedJob>& jobs) {
+    std::vector<CompleteItem> items;
+    for (const store::ClaimedJob& job : jobs) items.push_back({job.token, std::nullopt, {}});
+    auto answers = replica.Complete(std::move(items));
+    ASSERT_TRUE(answers.ok()) << answers.status();
+  }
+  // Claims and completes `jobs` jobs, `each` at a time; how many of each tenant.
+  static std::map<std::string, int> Work(Replica& replica, int jobs, int each) {
+    std::map<std::string, int> done;
+    for (int left = jobs; left > 0;) {
+      auto claimed = replica.Claim("q", std::min(each, left), absl::Seconds(20));
+      EXPECT_TRUE(claimed.ok() && !claimed->jobs.empty()) << claimed.status() << " with " << left << " left";
+      if (!claimed.ok() || claimed->jobs.empty()) break;
+      for (const store::ClaimedJob& job : claimed->jobs) ++done[job.job.tenant];
+      Complete(replica, claimed->jobs);
+      left -= static_cast<int>(claimed->jobs.size());
+    }
+    return done;
+  }
+  static store::QueueSettings Fair() {
+    store::QueueSettings settings;
+    settings.fair_tenants = true;
+    return settings;
+  }
+};
+
+TEST_F(FairnessTest, ATenantWithALargeBacklogDelaysAnotherByATurn) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  Enqueue(*a, "large", 20'000);
+  Work(*a, 500, 25);
+  Enqueue(*a, "small", 3);
+  // What was ready before it came may be claimed first; then it has every other turn.
+  const std::map<std::string, int> next = Work(*a, 10, 1);
+  EXPECT_EQ(next.at("small"), 3);
+}
+
+TEST_F(FairnessTest, SharesAreWithinFivePercentOverTwoReplicas) {
+  auto a = StartReplica("a"), b = StartReplica("b");
+  Create(*a, Fair());
+  const std::map<std::string, int> weights{{"w1", 1}, {"w2", 2}, {"w4", 4}, {"", 1}};
+  for (const auto& [tenant, weight] : weights) {
+    if (weight > 1) Weigh(*a, tenant, weight);
+    Enqueue(*a, tenant, 4000);
+  }
+  std::map<std::string, int> done;
+  std::mutex mu;
+  std::vector<std::thread> workers;
+  for (Replica* replica : {a.get(), b.get()}) {
+    for (int each : {1, 7, 40}) {
+      workers.emplace_back([&, replica, each] {
+        const std::map<std::string, int> mine = Work(*replica, 30 * each, each);
+        std::lock_guard<std::mutex> lock(mu);
+        for (const auto& [tenant, jobs] : mine) done[tenant] += jobs;
+      });
+    }
+  }
+  for (std::thread& worker : workers) worker.join();
+  int all = 0;
+  for (const auto& [tenant, jobs] : done) all += jobs;
+  ASSERT_EQ(all, 2 * 30 * 48);
+  for (const auto& [tenant, weight] : weights) {
+    EXPECT_NEAR(done[tenant], all * weight / 8.0, 0.05 * all * weight / 8.0) << "tenant " << tenant;
+  }
+}
+
+TEST_F(FairnessTest, AWeightCountsForWhoWaitsAlready) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  Enqueue(*a, "one", 3000);
+  Enqueue(*a, "two", 3000);
+  EXPECT_NEAR(Work(*a, 400, 10)["one"], 200, 5);
+  Weigh(*a, "two", 9);
+  Work(*a, 100, 10);  // What had become ready by the old weights.
+  EXPECT_NEAR(Work(*a, 500, 10)["two"], 450, 20);
+}
+
+TEST_F(FairnessTest, TheQueuesLimitIsSharedOutByTurns) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  auto limited = Replica::Await<store::Limit>([&](auto done) {
+    a->engine->SetLimit("q", store::LimitScope::kQueue, "", {4, std::nullopt}, std::move(done));
+  });
+  ASSERT_TRUE(limited.ok()) << limited.status();
+  Enqueue(*a, "large", 100);
+  Enqueue(*a, "small", 100);
+  auto first = a->Claim("q", 100, absl::Seconds(10));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_LE(first->jobs.size(), 4u);
+  Complete(*a, first->jobs);
+  EXPECT_NEAR(Work(*a, 100, 4)["small"], 50, 5);
+  EXPECT_EQ(Sql("select count(*) <= 4 from tenure.job where state in (3, 4)"), "t");
+}
+
+TEST_F(FairnessTest, TurnedOffEverybodyWhoWaitsIsLetGo) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  Enqueue(*a, "t", 3000);
+  EXPECT_EQ(Sql("select count(*) from tenure.job where state = 2 and gate = 6") != "0", true);
+  Update(*a, store::QueueSettings(), {"fair_tenants"});
+  EXPECT_TRUE(Eventually(20, [&] { return Sql("select count(*) from tenure.job where state = 3") == "3000"; }));
+  Enqueue(*a, "t", 1);
+  EXPECT_EQ(Sql("select count(*) from tenure.job where state = 3 and gate is null"), "1") << "it has no gate any more";
+}
+
+TEST_F(FairnessTest, ExplainSaysThatATenantWaitsForItsTurn) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  Enqueue(*a, "t", 500);
+  auto last = a->Enqueue("q", {Job("t")});
+  ASSERT_TRUE(last.ok()) << last.status();
+  auto why = Replica::Await<store::Explanation>([&](auto done) { a->engine->Explain((*last)[0].id, std::move(done)); });
+  ASSERT_TRUE(why.ok()) << why.status();
+  EXPECT_EQ(why->causes[0].reason, store::WaitReason::kTenantTurn);
+  EXPECT_EQ(why->causes[0].key, "t");
+  EXPECT_GT(why->causes[0].position, 300);
+}
+
+// More tenants than one look takes: each gets its turn.
+TEST_F(FairnessTest, ThousandsOfTenantsAllGetTurns) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  std::vector<store::NewJob> jobs;
+  for (int i = 0; i < 5000; ++i) jobs.push_back(Job(absl::StrCat("t", i % 2500)));
+  for (size_t at = 0; at < jobs.size(); at += 1000) {
+    ASSERT_TRUE(a->Enqueue("q", std::vector<store::NewJob>(jobs.begin() + static_cast<std::ptrdiff_t>(at),
+                                                           jobs.begin() + static_cast<std::ptrdiff_t>(at + 1000)))
+                    .ok());
+  }
+  EXPECT_EQ(Work(*a, 5000, 200).size(), 2500u);
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "0");
+}
+
+TEST_F(FairnessTest, AClaimLeavesTenantsOutAndOthersMayTakeThem) {
+  auto a = StartReplica("a");
+  Create(*a, {});
+  Enqueue(*a, "full", 50);
+  Enqueue(*a, "other", 2);
+  Enqueue(*a, "", 1);
+  ClaimCall call;
+  call.worker = "w";
+  call.queues = {{"q", 1}};
+  call.max_jobs = 10;
+  call.exclude_tenants = {"full"};
+  const auto claim = [&] {
+    return Replica::Await<ClaimAnswer>([&](auto done) { a->engine->Claim(call, testing::In(40), std::move(done)); });
+  };
+  auto got = claim();
+  ASSERT_TRUE(got.ok()) << got.status();
+  ASSERT_EQ(got->jobs.size(), 3u);
+  for (const store::ClaimedJob& job : got->jobs) EXPECT_NE(job.job.tenant, "full");
+  got = claim();
+  ASSERT_TRUE(got.ok() && got->jobs.empty()) << "nothing but what it leaves out";
+  // One that waits gets what comes, and does not take the others' turn.
+  call.wait = absl::Seconds(30);
+  call.exclude_tenants = {"full", ""};
+  std::thread producer([&] {
+    auto rest = a->Claim("q", 30, absl::Seconds(10));
+    ASSERT_TRUE(rest.ok()) << rest.status();
+    EXPECT_EQ(rest->jobs.size(), 30u);
+    Enqueue(*a, "late", 1);
+  });
+  got = claim();
+  producer.join();
+  ASSERT_TRUE(got.ok() && got->jobs.size() == 1) << got.status();
+  EXPECT_EQ(got->jobs[0].job.tenant, "late");
+  auto rest = a->Claim("q", 100, absl::Seconds(10));
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  EXPECT_EQ(rest->jobs.size(), 20u) << "none was lost";
+}
+
+TEST_F(FairnessTest, AgeingBringsAJobBeforeHigherPriorities) {
+  auto a = StartReplica("a");
+  store::QueueSettings settings;
+  settings.priority_ageing = absl::Seconds(1);
+  Create(*a, settings);
+  Enqueue(*a, "old", 1, -2);
+  // As if it had been due for a minute: it has gained 60.
+  Sql("update tenure.job set due_at = now() - interval '1 minute'");
+  Enqueue(*a, "new", 3000, 10);
+  // Its age is looked at every two seconds.
+  EXPECT_TRUE(Eventually(20, [&] {
+    auto claimed = a->Claim("q", 1, absl::ZeroDuration());
+    return claimed.ok() && claimed->jobs.size() == 1 && claimed->jobs[0].job.tenant == "old";
+  }));
+  EXPECT_NE(Sql("select count(*) from tenure.job where state = 3 and priority = 10"), "0") << "before the others";
+}
+
+}  // namespace
+}  // namespace tenure::engine
