@@ -238,29 +238,26 @@ TEST_F(DaemonTest, APausedReplicaIsFollowedWithinALeaseAndDoesNotComeBack) {
   const testing::ScopedDatabase database;
   DaemonProcess paused(Options({"--database-url", database.url(), "--migrate", "--replica-name", "paused"}));
   ASSERT_TRUE(paused.AwaitReady()) << paused.Log();
-  DaemonProcess other(Options({"--database-url", database.url(), "--replica-name", "other"}));
-  ASSERT_TRUE(other.AwaitReady()) << other.Log();
-  const auto led_by = [&](const std::string& name) {
-    const std::string list = Call(other.http_port(), "AdminService/ListBackgroundWorkers", "{}");
+  const auto led_by = [&](DaemonProcess& asked, const std::string& name) {
+    const std::string list = Call(asked.http_port(), "AdminService/ListBackgroundWorkers", "{}");
     const std::string mark = absl::StrCat("\"leader\":\"", name, "\"");
     size_t count = 0;
     for (size_t at = list.find(mark); at != std::string::npos; at = list.find(mark, at + 1)) ++count;
     return count;
   };
-  const auto await = [&](const std::string& name, size_t count, absl::Duration within) {
-    return Eventually(within, [&] { return led_by(name) == count; });
-  };
   const size_t all = background::AllWorkers().size();
-  ASSERT_TRUE(await("paused", all, absl::Seconds(20))) << "it came first";
+  ASSERT_TRUE(Eventually(absl::Seconds(20), [&] { return led_by(paused, "paused") == all; }));
+  DaemonProcess other(Options({"--database-url", database.url(), "--replica-name", "other"}));
+  ASSERT_TRUE(other.AwaitReady()) << other.Log();
   paused.Signal(SIGSTOP);
   // A lease of six seconds, and a look at it twice a second.
-  EXPECT_TRUE(await("other", all, absl::Seconds(15)));
+  EXPECT_TRUE(Eventually(absl::Seconds(15), [&] { return led_by(other, "other") == all; }));
   paused.Signal(SIGCONT);
   EXPECT_TRUE(paused.AwaitText("leader lease")) << "it notices that its terms are over\n" << paused.Log();
-  EXPECT_EQ(led_by("other"), all);
+  EXPECT_EQ(led_by(other, "other"), all);
   // What it had under way is refused or does nothing; it serves again by itself.
   EXPECT_TRUE(paused.AwaitReady()) << paused.Log();
-  EXPECT_EQ(led_by("other"), all);
+  EXPECT_EQ(led_by(other, "other"), all);
 }
 
 TEST_F(DaemonTest, ParkedPollsAreAnsweredWhenItStops) {

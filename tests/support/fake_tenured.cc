@@ -304,7 +304,10 @@ class FakeTenured::State::Workers final : public v1::WorkerService::Service {
     };
     std::vector<Entry*> ready;
     for (auto& [id, entry] : state_.jobs) {
-      if (entry.ready) ready.push_back(&entry);
+      const auto& left_out = request.exclude_tenants();
+      if (entry.ready && std::find(left_out.begin(), left_out.end(), entry.proto.tenant()) == left_out.end()) {
+        ready.push_back(&entry);
+      }
     }
     std::stable_sort(ready.begin(), ready.end(),
                      [](const Entry* a, const Entry* b) { return a->proto.priority() > b->proto.priority(); });

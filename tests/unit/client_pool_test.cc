@@ -399,6 +399,37 @@ TEST_F(Pool, ATenantsSurplusIsGivenBack) {
   EXPECT_EQ(Settled(modest), "Complete");
 }
 
+TEST_F(Pool, ClaimsLeaveOutATenantThatHasAllItsSlots) {
+  options_.slots = 4;
+  options_.slots_per_tenant = 1;
+  const std::string first = daemon_.Add("k", "", 0, "greedy");
+  std::atomic<bool> go{false};
+  std::atomic<int> inside{0};
+  WorkerPool pool(client_, options_);
+  pool.Handle("k", [&](JobContext&) -> Outcome {
+    ++inside;
+    go.wait(false);
+    return {};
+  });
+  RunningPool running(pool);
+  ASSERT_TRUE(daemon_.Await([&] {
+    const auto claims = daemon_.claims();
+    return inside == 1 && daemon_.inside("Claim") == 1 && claims.back().exclude_tenants_size() == 1;
+  }));
+  EXPECT_EQ(daemon_.claims().back().exclude_tenants(0), "greedy");
+  const std::string second = daemon_.Add("k", "", 0, "greedy");
+  const std::string modest = daemon_.Add("k", "", 0, "modest");
+  ASSERT_TRUE(daemon_.Await([&] { return inside == 2; }));
+  EXPECT_FALSE(daemon_.job(second).leased);
+  EXPECT_EQ(pool.Stats().not_admitted, 0);
+  // The poll that left it out does not keep it waiting once it has a slot again.
+  go = true;
+  go.notify_all();
+  ASSERT_TRUE(daemon_.Await([&] { return pool.Stats().completed == 3; }));
+  EXPECT_TRUE(running.Stop().ok());
+  EXPECT_EQ(daemon_.job(second).claims, 1);
+}
+
 TEST_F(Pool, TwoPoolsShareALimiter) {
   const auto limiter = SlotLimiter::Make({.slots = 1});
   options_.limiter = limiter;

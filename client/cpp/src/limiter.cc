@@ -64,15 +64,18 @@ class Limiter : public SlotLimiter {
     return 0;
   }
 
-  std::vector<std::string> FullTenants(size_t limit) const override {
+  std::vector<std::string> FullTenants(const std::map<std::string, int>& more, size_t limit) const override {
     std::vector<std::string> full;
     if (limits_.slots_per_tenant == 0) return full;
-    std::lock_guard lock(mutex_);
-    for (const auto& [tenant, taken] : tenants_) {
-      if (full.size() == limit) break;
-      if (taken >= limits_.slots_per_tenant) full.push_back(tenant);
+    std::map<std::string, int> taken = more;
+    taken.erase(std::string());  // Jobs without a tenant are not bound.
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& [tenant, slots] : tenants_) taken[tenant] += slots;
     }
-    std::sort(full.begin(), full.end());
+    for (const auto& [tenant, slots] : taken) {
+      if (slots >= limits_.slots_per_tenant && full.size() < limit) full.push_back(tenant);
+    }
     return full;
   }
 

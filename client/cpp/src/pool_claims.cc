@@ -85,11 +85,13 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
     kept->set_slots(1);
   } else {
     if (dry_ || unsettled_ >= max_unsettled_) return std::nullopt;
+    // Whose they are is known in a moment.
+    if (arriving_ > 0 && limiter_->limits().slots_per_tenant > 0) return std::nullopt;
     claim_size_ = Size();
     if (claim_size_.max_jobs == 0) return std::nullopt;
     request.set_max_jobs(claim_size_.max_jobs);
     // What a tenant with all its slots has waiting would only be given back.
-    claim_excludes_ = limiter_->FullTenants(kMaxExcluded);
+    claim_excludes_ = FullTenants();
     for (const std::string& tenant : claim_excludes_) request.add_exclude_tenants(tenant);
     for (const SlotReservation& reserved : claim_size_.reservations) {
       auto* kept = request.add_reservations();
@@ -111,10 +113,20 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
   return request;
 }
 
+// Tenants that run or have waiting here as many jobs as they may.
+std::vector<std::string> PoolRun::FullTenants() const {
+  if (limiter_->limits().slots_per_tenant == 0) return {};
+  std::map<std::string, int> waiting;
+  for (const auto& [unused, runs] : waiting_) {
+    for (const RunPtr& run : runs) ++waiting[run->claimed.job.tenant];
+  }
+  return limiter_->FullTenants(waiting, kMaxExcluded);
+}
+
 // True if a tenant that the claim in flight leaves out has a slot again.
 bool PoolRun::TenantOpensUp() const {
   if (claim_excludes_.empty()) return false;
-  const std::vector<std::string> full = limiter_->FullTenants(kMaxExcluded);
+  const std::vector<std::string> full = FullTenants();
   return !std::includes(full.begin(), full.end(), claim_excludes_.begin(), claim_excludes_.end());
 }
 

@@ -92,6 +92,7 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   // Requires mutex_.
   void PauseClaims(SteadyTime until);
   ClaimSize Size() const;
+  std::vector<std::string> FullTenants() const;
   bool TenantOpensUp() const;
   // Requires mutex_.
   int Prefetch() const;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -66,8 +67,8 @@ class SlotLimiter : public std::enable_shared_from_this<SlotLimiter> {
   // Slots taken now by jobs of a priority below this one, which must be the min_priority of a reservation (0 for
   // others).
   virtual int InUseBelow(int priority) const = 0;
-  // Tenants that have all the slots they may have now, at most `limit` of them, by name.
-  virtual std::vector<std::string> FullTenants(size_t limit) const = 0;
+  // Tenants that have all the slots they may have once so many more of each have begun; at most `limit`, by name.
+  virtual std::vector<std::string> FullTenants(const std::map<std::string, int>& more, size_t limit) const = 0;
   virtual const SlotLimits& limits() const = 0;
 
   // Calls `listener` after a slot was given back, on the thread that gave it back; it must not block. The subscription
