@@ -1,4 +1,5 @@
-// How keys and queues stand, as admission_keys.sql and admission_queue.sql tell. Layer: store/postgres. Values.
+// How keys and queues stand, as admission_limits.sql, admission_held.sql and admission_queue.sql tell. Layer:
+// store/postgres. Values.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ struct GateRow {
 };
 
 GateRow ReadGate(const Result& rows, int row);
+// `deep`: jobs of the queue may hold one of the keys and wait at a later gate. True is always right, and costs more.
 absl::StatusOr<std::map<std::string, GateRow>> ReadKeys(Transaction& tx, int32_t queue,
-                                                        const std::vector<std::string>& keys);
+                                                        const std::vector<std::string>& keys, bool deep = true);
 
 }  // namespace tenure::store::postgres

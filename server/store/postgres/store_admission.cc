@@ -88,6 +88,7 @@ class Admission {
     TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kAdmissionQueue, Params().Add(queue_)));
     choice_.emplace(rows.rows() > 0 && rows.Bool(0, rows.Column("gated")));
     if (rows.rows() == 0) return absl::OkStatus();
+    deep_ = rows.Bool(0, rows.Column("deep"));
     fair_ = rows.Bool(0, rows.Column("fair_tenants"));
     skip_retrying_ = rows.Bool(0, rows.Column("skip_retrying"));
     queue_gate_ = ReadGate(rows, 0);
@@ -109,7 +110,7 @@ class Admission {
     }
     std::map<std::string, GateRow> gates;
     if (!named.empty()) {
-      TENURE_ASSIGN_OR_RETURN(gates, ReadKeys(tx_, queue_, named));
+      TENURE_ASSIGN_OR_RETURN(gates, ReadKeys(tx_, queue_, named, deep_));
     }
     if (keys.contains(std::string())) gates[std::string()] = queue_gate_;
     const int64_t each = std::max<int64_t>(1, limit_ / static_cast<int64_t>(keys.size()));
@@ -134,7 +135,8 @@ class Admission {
       Params params;
       params.Add(queue_)
           .AddArray(ask, [](const auto& a) { return std::string_view(a.first); })
-          .AddArray(ask, [](const auto& a) { return a.second; });
+          .AddArray(ask, [](const auto& a) { return a.second; })
+          .Add(deep_);
       TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kAdmissionHeads, params));
       AddWaiting(rows);
       for (int row = 0; row < rows.rows(); ++row) ++found_[rows.Text(row, 0)];
@@ -250,6 +252,7 @@ class Admission {
   const int32_t queue_;
   const int64_t limit_;
   const int64_t fair_window_;
+  bool deep_ = true;  // Of admission_held.sql.
   bool fair_ = false;
   FairTurn turn_;
   bool skip_retrying_ = false;

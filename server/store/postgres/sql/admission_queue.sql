@@ -1,7 +1,9 @@
--- How a queue admits: whether it has a gate of its own, its limit, how many of its jobs are admitted (counted up to the limit, from the rows), its
--- rate and pause. $1 queue. The caller holds the queue's turn, taken in an earlier statement. Locks nothing. Index job_ready.
-select q.gated, q.fair_tenants, q.skip_retrying, l.max_leased, l.rate_interval_us, l.rate_burst, h.held, extract(epoch from p.next_at - now())::float8 as next_in,
-       extract(epoch from p.paused_until - now())::float8 as paused_for
+-- How a queue admits: whether it has a gate of its own, whether it is deep (admission_held.sql), its limit, how many of its jobs are admitted
+-- (counted up to the limit, from the rows), its rate and pause. $1 queue. The caller holds the queue's turn, taken in an earlier
+-- statement. Locks nothing. Indexes job_ready, job_key_2.
+select q.gated, q.fair_tenants, q.skip_retrying, l.max_leased, l.rate_interval_us, l.rate_burst, h.held,
+       q.gated or exists (select 1 from tenure.job j where j.queue_id = $1 and j.concurrency_keys[2] > '' and j.gate is not null) as deep,
+       extract(epoch from p.next_at - now())::float8 as next_in, extract(epoch from p.paused_until - now())::float8 as paused_for
 from tenure.queue q
 left join lateral (
   select l.max_leased, l.rate_interval_us, l.rate_burst from tenure.admission_limit l where l.queue_id = $1 and l.scope = 3 and l.key = '' limit 1
