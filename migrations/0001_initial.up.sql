@@ -19,6 +19,8 @@ create table tenure.queue (
   -- Bounds on the jobs that have not ended, in all and of each tenant; NULL: none. The daemon sheds what is beyond.
   max_depth bigint,
   max_tenant_depth bigint,
+  -- How long after its due time a job may wait for its first start, unless it says so itself; NULL: for ever.
+  start_within_us bigint,
   description text not null default '',
   created_at timestamptz not null default now()
 );

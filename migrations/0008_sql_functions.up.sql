@@ -22,6 +22,7 @@ declare
   print bytea;
   had record;
   gated boolean;
+  within bigint;
   keys text[];
   first smallint;
 begin
@@ -86,13 +87,13 @@ begin
   end if;
   keys := (select array_agg(distinct k collate "C" order by k collate "C") from unnest(enqueue_bytes.concurrency_keys) as k);
 
-  select x.id, x.gated into q, gated from tenure.queue x where x.name = enqueue_bytes.queue;
+  select x.id, x.gated, x.start_within_us into q, gated, within from tenure.queue x where x.name = enqueue_bytes.queue;
   if q is null then
     insert into tenure.queue (name) values (enqueue_bytes.queue) on conflict (name) do nothing returning id into q;
     if q is not null then
       insert into tenure.event (slot, queue_id, type) values (tenure.event_slot(), q, 4);
     else
-      select id into q from tenure.queue where name = enqueue_bytes.queue;
+      select x.id, x.gated, x.start_within_us into q, gated, within from tenure.queue x where x.name = enqueue_bytes.queue;
     end if;
   end if;
 
@@ -125,7 +126,7 @@ begin
   insert into tenure.job (id, queue_id, state, priority, day, max_attempts, due_at, expires_at, created_at, updated_at, kind, tenant,
                           payload_size, payload, payload_day, content_type, headers, idempotency_key, concurrency_keys, group_key, gate)
   values (new_id, q, case when due > now() then 1 when first is not null then 2 else 3 end, enqueue_bytes.priority, today, enqueue_bytes.max_attempts, due,
-          enqueue_bytes.expires_at, now(), now(), enqueue_bytes.kind, enqueue_bytes.tenant, size,
+          coalesce(enqueue_bytes.expires_at, due + within * interval '1 microsecond'), now(), now(), enqueue_bytes.kind, enqueue_bytes.tenant, size,
           case when not apart then payload end, case when apart then today end, enqueue_bytes.content_type, enqueue_bytes.headers,
           enqueue_bytes.idempotency_key, keys, enqueue_bytes.group_key, first);
   if apart then

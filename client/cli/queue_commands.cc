@@ -27,6 +27,7 @@ struct SettingsOptions {
   std::optional<bool> groups_skip_retrying;
   std::optional<bool> fair_tenants;
   std::optional<absl::Duration> priority_ageing;
+  std::optional<absl::Duration> start_within;
   bool paused = false;
   std::vector<std::string> reset;
 
@@ -52,6 +53,8 @@ void AddSettings(CLI::App& command, SettingsOptions& options) {
   command.add_option("--fair-tenants", options.fair_tenants, "true: tenants take turns, by weight [false]");
   AddDuration(command, "--priority-ageing", options.priority_ageing,
               "A ready job gains one priority for each such time [none]");
+  AddDuration(command, "--start-within", options.start_within,
+              "A job that has not started so long after it was due expires [never]");
 }
 
 void SetBackoff(const SettingsOptions& options, v1::Backoff& backoff) {
@@ -70,6 +73,7 @@ v1::QueueSettings MakeSettings(const SettingsOptions& options) {
   if (options.groups_skip_retrying) settings.set_groups_skip_retrying(*options.groups_skip_retrying);
   if (options.fair_tenants) settings.set_fair_tenants(*options.fair_tenants);
   if (options.priority_ageing) *settings.mutable_priority_ageing() = ToProto(*options.priority_ageing);
+  if (options.start_within) *settings.mutable_start_within() = ToProto(*options.start_within);
   if (options.has_backoff()) SetBackoff(options, *settings.mutable_backoff());
   return settings;
 }
@@ -104,6 +108,7 @@ void PrintQueue(Context& context, const v1::Queue& queue) {
        {"backoff", backoff},
        {"max depth", settings.max_depth() > 0 ? absl::StrCat(settings.max_depth()) : ""},
        {"max tenant depth", settings.max_tenant_depth() > 0 ? absl::StrCat(settings.max_tenant_depth()) : ""},
+       {"start within", settings.has_start_within() ? ShowDuration(FromProto(settings.start_within())) : ""},
        {"ready", absl::StrCat(stats.ready())},
        {"oldest ready", Age(stats)},
        {"leased", absl::StrCat(stats.leased())},
@@ -139,6 +144,7 @@ int Update(Context& context, const SettingsOptions& options) {
   if (options.groups_skip_retrying) mask("groups_skip_retrying");
   if (options.fair_tenants) mask("fair_tenants");
   if (options.priority_ageing) mask("priority_ageing");
+  if (options.start_within) mask("start_within");
   if (options.has_backoff()) {
     // The mask knows the backoff only as a whole: keep the parts that were not named.
     v1::GetQueueRequest get;
@@ -236,7 +242,7 @@ void AddQueueCommands(CLI::App& root, Context& context) {
   AddSettings(*update, *update_options);
   AddRepeated(*update, "--reset", update_options->reset, "Set this back to its default; may be repeated")
       ->check(CLI::IsMember({"max_attempts", "crash_budget", "backoff", "description", "max_depth", "max_tenant_depth",
-                             "groups_skip_retrying", "fair_tenants", "priority_ageing"}));
+                             "groups_skip_retrying", "fair_tenants", "priority_ageing", "start_within"}));
   OnRun(*update, context, [&context, update_options] { return Update(context, *update_options); });
 
   const auto add_names = [&context, group](const std::string& name, const std::string& description, auto run) {

@@ -377,6 +377,10 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
     TENURE_ASSIGN_OR_RETURN(out.priority_ageing, DurationIn(field / "priority_ageing", settings.priority_ageing(),
                                                             absl::Seconds(1), absl::Hours(24)));
   }
+  if (settings.has_start_within()) {
+    TENURE_ASSIGN_OR_RETURN(out.start_within, DurationIn(field / "start_within", settings.start_within(),
+                                                         absl::Milliseconds(1), kTenYears));
+  }
   if (set != nullptr) {
     if (out.max_attempts) set->insert("max_attempts");
     if (out.crash_budget) set->insert("crash_budget");
@@ -387,14 +391,15 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
     if (out.skip_retrying) set->insert("groups_skip_retrying");
     if (out.fair_tenants) set->insert("fair_tenants");
     if (out.priority_ageing) set->insert("priority_ageing");
+    if (out.start_within) set->insert("start_within");
   }
   return out;
 }
 
 absl::StatusOr<std::set<std::string>> UpdatedFields(const v1::UpdateQueueRequest& request, std::set<std::string> set) {
-  static const std::set<std::string> kAll = {"max_attempts",         "crash_budget", "backoff",
-                                             "description",          "max_depth",    "max_tenant_depth",
-                                             "groups_skip_retrying", "fair_tenants", "priority_ageing"};
+  static const std::set<std::string> kAll = {
+      "max_attempts",     "crash_budget",         "backoff",      "description",     "max_depth",
+      "max_tenant_depth", "groups_skip_retrying", "fair_tenants", "priority_ageing", "start_within"};
   if (!request.has_update_mask() || request.update_mask().paths().empty()) {
     if (set.empty())
       return Invalid(Field("settings"), "sets nothing; set a field, or name one in update_mask to reset it");

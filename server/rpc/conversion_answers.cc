@@ -147,6 +147,7 @@ void ToProto(const engine::QueueInfo& info, v1::Queue* out) {
   out->mutable_settings()->set_groups_skip_retrying(settings.skip_retrying);
   out->mutable_settings()->set_fair_tenants(settings.fair_tenants);
   if (settings.priority_ageing) ToProto(*settings.priority_ageing, out->mutable_settings()->mutable_priority_ageing());
+  if (settings.start_within) ToProto(*settings.start_within, out->mutable_settings()->mutable_start_within());
   out->set_paused(info.queue.paused);
   ToProto(info.queue.created, out->mutable_create_time());
   v1::QueueStats* stats = out->mutable_stats();

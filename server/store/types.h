@@ -343,6 +343,7 @@ struct QueueSettings {
   bool fair_tenants = false;                      // Tenants take turns by weight.
   std::optional<absl::Duration> priority_ageing;  // A ready job gains one priority per such time.
   bool skip_retrying = false;  // A group passes over a job of it that waits for its retry; else that job holds it.
+  std::optional<absl::Duration> start_within;  // Of jobs that come in without an expiry, from when they are due.
 };
 
 struct Queue {

@@ -46,6 +46,7 @@ absl::StatusOr<Queue> Client::UpdateQueue(std::string_view name, const QueueSett
   if (settings.groups_skip_retrying) mask->add_paths("groups_skip_retrying");
   if (settings.fair_tenants) mask->add_paths("fair_tenants");
   if (settings.priority_ageing) mask->add_paths("priority_ageing");
+  if (settings.start_within) mask->add_paths("start_within");
   for (const std::string& field : reset) {
     if (absl::Status status = internal::CheckText("reset", field); !status.ok()) return status;
     mask->add_paths(field);

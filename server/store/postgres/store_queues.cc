@@ -54,6 +54,7 @@ absl::StatusOr<Queue> PostgresStore::CreateQueue(std::string_view name, const Qu
   AddBackoff(params, settings.backoff);
   params.Add(settings.description).Add(settings.max_depth).Add(settings.max_tenant_depth).Add(settings.skip_retrying);
   params.Add(settings.fair_tenants).Add(InMicroseconds(settings.priority_ageing));
+  params.Add(InMicroseconds(settings.start_within));
   TENURE_ASSIGN_OR_RETURN(Result made, RunOne("create_queue", sql::kCreateQueue, params));
   if (made.rows() == 0) {
     return MakeError(absl::StatusCode::kAlreadyExists, "QUEUE_EXISTS",
@@ -84,7 +85,9 @@ absl::StatusOr<Queue> PostgresStore::UpdateQueue(std::string_view name, const Qu
       .Add(fields.contains("fair_tenants"))
       .Add(settings.fair_tenants)
       .Add(fields.contains("priority_ageing"))
-      .Add(InMicroseconds(settings.priority_ageing));
+      .Add(InMicroseconds(settings.priority_ageing))
+      .Add(fields.contains("start_within"))
+      .Add(InMicroseconds(settings.start_within));
   TENURE_ASSIGN_OR_RETURN(Result changed, RunOne("update_queue", sql::kUpdateQueue, params));
   if (changed.rows() == 0) return QueueNotFound(name);
   return ReadQueue(changed, 0);

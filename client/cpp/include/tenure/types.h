@@ -196,6 +196,7 @@ struct QueueSettings {
   std::optional<bool> groups_skip_retrying;  // Default false: a job that waits for a retry holds its group.
   std::optional<bool> fair_tenants;          // Default false. True: tenants take turns, by weight.
   std::optional<Duration> priority_ageing;   // From 1 s to 24 h: a ready job gains one priority per such time.
+  std::optional<Duration> start_within;      // From due to first start, of jobs without an expiry; else they expire.
 };
 
 // Counts at most 1 s behind; the totals count since the queue was made.

@@ -2,10 +2,14 @@
 -- later. $1 queue, $2.. one array per field, in the order of the items ($18 the concurrency
 -- keys, sorted, each job's as the text of an array). A job with a gate to pass is blocked until it is admitted. Locks nothing. Answers id
 -- and state in the order of the items.
+-- A job without an expiry gets the one that its queue gives (start_within, from its due time): looked up once a batch, and not at all where
+-- every job has its own.
 -- (select f()) is evaluated once, f() for each job.
 with item as materialized (
   select nextval('tenure.job_id') as id, t.*, greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now()) as due_at,
-         coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond') as expires_at, length(t.payload) as size,
+         coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond',
+                  greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now())
+                    + (select q.start_within_us from tenure.queue q where q.id = $1) * interval '1 microsecond') as expires_at, length(t.payload) as size,
          case when coalesce(t.due <= now(), t.delay_us <= 0, true)
               then tenure.first_gate(t.group_key, t.keys::text[], (select q.gated from tenure.queue q where q.id = $1)) end as gate
   from unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::timestamptz[], $9::bigint[],

@@ -5,7 +5,9 @@
 -- Locks the keys in their order; waits for a key that another transaction has written and not committed, up to lock_timeout.
 with item as materialized (
   select nextval('tenure.job_id') as id, t.*, greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now()) as due_at,
-         coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond') as expires_at, length(t.payload) as size,
+         coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond',
+                  greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now())
+                    + (select q.start_within_us from tenure.queue q where q.id = $1) * interval '1 microsecond') as expires_at, length(t.payload) as size,
          case when coalesce(t.due <= now(), t.delay_us <= 0, true)
               then tenure.first_gate(t.group_key, t.keys::text[], (select q.gated from tenure.queue q where q.id = $1)) end as gate
   from unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::timestamptz[], $9::bigint[],

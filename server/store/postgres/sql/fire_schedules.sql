@@ -45,7 +45,7 @@ inserted as (
                                kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us,
                                backoff_multiplier, backoff_max_us, gate)
   select w.job_id, w.queue_id, case when w.queue_id = any (array(select q.id from tenure.queue q where q.gated)) then 2 else 3 end, w.priority, tenure.today(), w.max_attempts, w.crash_budget, now(),
-         now() + w.ttl_us * interval '1 microsecond', now(), now(), w.kind, w.tenant, length(w.payload),
+         now() + coalesce(w.ttl_us, (select q.start_within_us from tenure.queue q where q.id = w.queue_id)) * interval '1 microsecond', now(), now(), w.kind, w.tenant, length(w.payload),
          case when length(w.payload) <= 1000 then w.payload end, case when length(w.payload) > 1000 then tenure.today() end,
          w.content_type, coalesce(w.headers, '{}') || jsonb_build_object('tenure-schedule', w.name, 'tenure-slot', tenure.slot_text(w.slot)),
          w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us, tenure.first_gate(null, null, w.queue_id = any (array(select q.id from tenure.queue q where q.gated)))

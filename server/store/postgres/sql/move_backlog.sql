@@ -84,7 +84,10 @@ inserted as (
     backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of,
     concurrency_keys, group_key, gate)
   select w.new_id, w.to_queue_id, w.new_state, w.priority, 0, tenure.today(), w.attempt, w.failures, w.crashes, w.releases, w.snoozes, w.max_attempts,
-    w.crash_budget, w.due_at, w.expires_at, w.created_at, now(), w.started_at, w.kind, w.tenant, w.payload_size, w.payload,
+    w.crash_budget, w.due_at,
+    coalesce(w.expires_at, case when w.started_at is null
+      then greatest(w.due_at, now()) + (select q.start_within_us from tenure.queue q where q.id = w.to_queue_id) * interval '1 microsecond' end),
+    w.created_at, now(), w.started_at, w.kind, w.tenant, w.payload_size, w.payload,
     case when w.large is not null then tenure.today() end, w.content_type, w.headers, w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us,
     w.error_message, w.error_type, w.error_detail, w.error_attempt, w.error_at,
     coalesce(w.effect_key, tenure.job_text(w.queue_id, w.day, w.id)), tenure.job_text(w.queue_id, w.day, w.id), w.concurrency_keys, w.group_key,

@@ -67,7 +67,7 @@ inserted as (
     backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of,
     concurrency_keys, group_key, gate)
   select w.new_id, w.to_queue_id, w.new_state, w.priority, 0, tenure.today(), 0, 0, 0, 0, 0, w.max_attempts, w.crash_budget, now(),
-    null, now(), now(), null, w.kind, w.tenant, w.payload_size, w.payload, case when w.large is not null then tenure.today() end, w.content_type, w.headers,
+    now() + (select q.start_within_us from tenure.queue q where q.id = w.to_queue_id) * interval '1 microsecond', now(), now(), null, w.kind, w.tenant, w.payload_size, w.payload, case when w.large is not null then tenure.today() end, w.content_type, w.headers,
     w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us, null, null, null, null, null,
     coalesce(w.effect_key, tenure.job_text(w.queue_id, w.day, w.id)), tenure.job_text(w.queue_id, w.day, w.id), w.concurrency_keys, w.group_key,
     case when w.new_state = 2 then tenure.first_gate(w.group_key, w.concurrency_keys, true) end

@@ -1,4 +1,4 @@
--- $1 name; for each setting whether to set it ($2, $4, $6, $10, $12, $14, $16, $18, $20) and its value (NULL: the default). A queue whose tenants
+-- $1 name; for each setting whether to set it ($2, $4, $6, $10, $12, $14, $16, $18, $20, $22) and its value (NULL: the default). A queue whose tenants
 -- take turns is gated.
 with changed as (
   update tenure.queue as q
@@ -13,7 +13,8 @@ with changed as (
       skip_retrying = case when $16 then $17 else q.skip_retrying end,
       fair_tenants = case when $18 then $19 else q.fair_tenants end,
       gated = case when $18 then $19 or exists (select 1 from tenure.admission_limit l where l.queue_id = q.id and l.scope = 3) else q.gated end,
-      priority_ageing_us = case when $20 then $21 else q.priority_ageing_us end
+      priority_ageing_us = case when $20 then $21 else q.priority_ageing_us end,
+      start_within_us = case when $22 then $23 else q.start_within_us end
   where q.name = $1 returning q.*
 ),
 told as (
