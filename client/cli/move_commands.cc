@@ -15,8 +15,9 @@
 namespace tenure::cli {
 namespace {
 
-const char* SourceName(v1::MoveSource source) {
-  return source == v1::MOVE_SOURCE_DEAD_LETTERS ? "dead letters" : "backlog";
+const char* SourceName(const v1::Move& move) {
+  if (move.standing()) return "dead letter rule";
+  return move.spec().source() == v1::MOVE_SOURCE_DEAD_LETTERS ? "dead letters" : "backlog";
 }
 
 const char* StateName(v1::MoveState state) {
@@ -42,7 +43,7 @@ void PrintMove(Context& context, const v1::Move& move) {
   const v1::MoveSpec& spec = move.spec();
   context.out() << "Move " << move.id() << '\n';
   PrintFields(context.out(), {{"state", StateName(move.state())},
-                              {"what", SourceName(spec.source())},
+                              {"what", SourceName(move)},
                               {"from", spec.from_queue()},
                               {"to", spec.to_queue()},
                               {"kinds", OneLine(absl::StrJoin(spec.kinds(), ", "), 1000)},
@@ -108,7 +109,7 @@ int List(Context& context, int64_t limit) {
         continue;
       }
       const v1::MoveSpec& spec = move.spec();
-      table.AddRow({move.id(), StateName(move.state()), SourceName(spec.source()), spec.from_queue(), spec.to_queue(),
+      table.AddRow({move.id(), StateName(move.state()), SourceName(move), spec.from_queue(), spec.to_queue(),
                     Bound(spec.jobs_per_second()), Bound(spec.max_in_flight()), absl::StrCat(move.moved_jobs()),
                     absl::StrCat(move.failed_jobs()), ShowWhen(FromProto(move.create_time()), now),
                     OneLine(move.last_error(), 60)});

@@ -28,6 +28,8 @@ struct SettingsOptions {
   std::optional<bool> fair_tenants;
   std::optional<absl::Duration> priority_ageing;
   std::optional<absl::Duration> start_within;
+  std::optional<std::string> dead_letter_queue;
+  std::optional<int32_t> dead_letter_rate;
   bool paused = false;
   std::vector<std::string> reset;
 
@@ -55,6 +57,10 @@ void AddSettings(CLI::App& command, SettingsOptions& options) {
               "A ready job gains one priority for each such time [none]");
   AddDuration(command, "--start-within", options.start_within,
               "A job that has not started so long after it was due expires [never]");
+  command.add_option("--dead-letter-queue", options.dead_letter_queue, "Where its dead letters are moved [they stay]");
+  command
+      .add_option("--dead-letter-rate", options.dead_letter_rate, "How many a second, 1 to 100000 [as fast as it goes]")
+      ->check(CLI::Range(1, 100'000));
 }
 
 void SetBackoff(const SettingsOptions& options, v1::Backoff& backoff) {
@@ -73,6 +79,8 @@ v1::QueueSettings MakeSettings(const SettingsOptions& options) {
   if (options.groups_skip_retrying) settings.set_groups_skip_retrying(*options.groups_skip_retrying);
   if (options.fair_tenants) settings.set_fair_tenants(*options.fair_tenants);
   if (options.priority_ageing) *settings.mutable_priority_ageing() = ToProto(*options.priority_ageing);
+  if (options.dead_letter_queue) settings.set_dead_letter_queue(*options.dead_letter_queue);
+  if (options.dead_letter_rate) settings.set_dead_letter_jobs_per_second(*options.dead_letter_rate);
   if (options.start_within) *settings.mutable_start_within() = ToProto(*options.start_within);
   if (options.has_backoff()) SetBackoff(options, *settings.mutable_backoff());
   return settings;
@@ -80,6 +88,13 @@ v1::QueueSettings MakeSettings(const SettingsOptions& options) {
 
 std::string Age(const v1::QueueStats& stats) {
   return stats.has_oldest_ready_age() ? ShowDuration(FromProto(stats.oldest_ready_age())) : "";
+}
+
+std::string DeadLetters(const v1::QueueSettings& settings) {
+  if (settings.dead_letter_queue().empty() || settings.dead_letter_jobs_per_second() == 0) {
+    return settings.dead_letter_queue();
+  }
+  return absl::StrCat(settings.dead_letter_queue(), ", ", settings.dead_letter_jobs_per_second(), " a second");
 }
 
 void PrintQueue(Context& context, const v1::Queue& queue) {
@@ -109,6 +124,7 @@ void PrintQueue(Context& context, const v1::Queue& queue) {
        {"max depth", settings.max_depth() > 0 ? absl::StrCat(settings.max_depth()) : ""},
        {"max tenant depth", settings.max_tenant_depth() > 0 ? absl::StrCat(settings.max_tenant_depth()) : ""},
        {"start within", settings.has_start_within() ? ShowDuration(FromProto(settings.start_within())) : ""},
+       {"dead letters go to", DeadLetters(settings)},
        {"ready", absl::StrCat(stats.ready())},
        {"oldest ready", Age(stats)},
        {"leased", absl::StrCat(stats.leased())},
@@ -145,6 +161,8 @@ int Update(Context& context, const SettingsOptions& options) {
   if (options.fair_tenants) mask("fair_tenants");
   if (options.priority_ageing) mask("priority_ageing");
   if (options.start_within) mask("start_within");
+  if (options.dead_letter_queue) mask("dead_letter_queue");
+  if (options.dead_letter_rate) mask("dead_letter_jobs_per_second");
   if (options.has_backoff()) {
     // The mask knows the backoff only as a whole: keep the parts that were not named.
     v1::GetQueueRequest get;
@@ -242,7 +260,8 @@ void AddQueueCommands(CLI::App& root, Context& context) {
   AddSettings(*update, *update_options);
   AddRepeated(*update, "--reset", update_options->reset, "Set this back to its default; may be repeated")
       ->check(CLI::IsMember({"max_attempts", "crash_budget", "backoff", "description", "max_depth", "max_tenant_depth",
-                             "groups_skip_retrying", "fair_tenants", "priority_ageing", "start_within"}));
+                             "groups_skip_retrying", "fair_tenants", "priority_ageing", "start_within",
+                             "dead_letter_queue", "dead_letter_jobs_per_second"}));
   OnRun(*update, context, [&context, update_options] { return Update(context, *update_options); });
 
   const auto add_names = [&context, group](const std::string& name, const std::string& description, auto run) {

@@ -176,7 +176,7 @@ Metrics::Metrics(size_t max_queues)
     target_lag.Add({{"purpose", purpose}});
     target_breakers_open.Add({{"purpose", purpose}});
   }
-  for (const char* what : {"dead_letters", "backlog"}) moved_jobs.Add({{"what", what}});
+  for (const char* what : {"dead_letters", "backlog", "dead_letter_rule"}) moved_jobs.Add({{"what", what}});
   for (const char* what : {"rebuilt", "dropped", "failed"}) db_index_work.Add({{"what", what}});
   for (auto* gauge : {&leases_tracked, &http_connections, &event_lag}) gauge->Add({});
 }

@@ -119,7 +119,7 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& background_shards;  // worker, of those by shard: held by this replica
   // worker; of the cluster: Unix time by the database's clock, by http/engine_metrics.h
   prometheus::Family<prometheus::Gauge>& background_last_success;
-  CounterFamily moved_jobs;      // what: dead_letters, backlog
+  CounterFamily moved_jobs;      // what: dead_letters, backlog, dead_letter_rule
   CounterFamily rewritten_rows;  // rewrite
   // Schedules. By the replica that leads the scheduler, and by the one that was asked to trigger.
   CounterFamily schedule_runs;        // outcome: fired, triggered, missed, overlapped, cancelled_previous

@@ -14,6 +14,12 @@ LaneLimits LimitsOf(const Options& options) {
           static_cast<size_t>(options.max_waiting_items)};
 }
 
+// The queues that a queue's rules name.
+std::vector<std::string> RuleQueues(const store::QueueSettings& settings) {
+  if (settings.dead_letter_queue.empty()) return {};
+  return {settings.dead_letter_queue};
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> MakeEngine(store::Store& store, Clock& clock, Metrics& metrics, Options options) {
@@ -225,14 +231,19 @@ absl::StatusOr<QueueInfo> EngineImpl::Learned(absl::StatusOr<store::Queue> queue
 }
 
 void EngineImpl::CreateQueue(std::string name, store::QueueSettings settings, bool paused, Callback<QueueInfo> done) {
-  executor_.Post([this, name = std::move(name), settings = std::move(settings), paused,
-                  done = Tracked(std::move(done))] { done(Learned(store_.CreateQueue(name, settings, paused))); });
+  executor_.Post(
+      [this, name = std::move(name), settings = std::move(settings), paused, done = Tracked(std::move(done))] {
+        if (const auto to = EnsureQueues(RuleQueues(settings)); !to.ok()) return done(to.status());
+        done(Learned(store_.CreateQueue(name, settings, paused)));
+      });
 }
 
 void EngineImpl::UpdateQueue(std::string name, store::QueueSettings settings, std::set<std::string> fields,
                              Callback<QueueInfo> done) {
   executor_.Post([this, name = std::move(name), settings = std::move(settings), fields = std::move(fields),
                   done = Tracked(std::move(done))] {
+    if (const auto queue = store_.EnsureQueue(name, /*create=*/false); !queue.ok()) return done(queue.status());
+    if (const auto to = EnsureQueues(RuleQueues(settings)); !to.ok()) return done(to.status());
     absl::StatusOr<QueueInfo> changed = Learned(store_.UpdateQueue(name, settings, fields));
     // Who waited for a turn may have a place in another line now, or none to wait in.
     if (changed.ok() && fields.contains("fair_tenants")) admission_.Look(changed->queue.id, {"q"});

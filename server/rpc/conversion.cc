@@ -381,6 +381,12 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
     TENURE_ASSIGN_OR_RETURN(out.start_within, DurationIn(field / "start_within", settings.start_within(),
                                                          absl::Milliseconds(1), kTenYears));
   }
+  if (!settings.dead_letter_queue().empty()) {
+    TENURE_RETURN_IF_ERROR(CheckQueueName(field / "dead_letter_queue", settings.dead_letter_queue()));
+    out.dead_letter_queue = settings.dead_letter_queue();
+  }
+  TENURE_ASSIGN_OR_RETURN(out.dead_letter_rate, BudgetFrom(field / "dead_letter_jobs_per_second",
+                                                           settings.dead_letter_jobs_per_second(), 100'000));
   if (set != nullptr) {
     if (out.max_attempts) set->insert("max_attempts");
     if (out.crash_budget) set->insert("crash_budget");
@@ -392,14 +398,18 @@ absl::StatusOr<store::QueueSettings> SettingsFrom(const v1::QueueSettings& setti
     if (out.fair_tenants) set->insert("fair_tenants");
     if (out.priority_ageing) set->insert("priority_ageing");
     if (out.start_within) set->insert("start_within");
+    if (!out.dead_letter_queue.empty()) set->insert("dead_letter_queue");
+    if (out.dead_letter_rate) set->insert("dead_letter_jobs_per_second");
   }
   return out;
 }
 
 absl::StatusOr<std::set<std::string>> UpdatedFields(const v1::UpdateQueueRequest& request, std::set<std::string> set) {
   static const std::set<std::string> kAll = {
-      "max_attempts",     "crash_budget",         "backoff",      "description",     "max_depth",
-      "max_tenant_depth", "groups_skip_retrying", "fair_tenants", "priority_ageing", "start_within"};
+      "max_attempts",         "crash_budget",      "backoff",
+      "description",          "max_depth",         "max_tenant_depth",
+      "groups_skip_retrying", "fair_tenants",      "priority_ageing",
+      "start_within",         "dead_letter_queue", "dead_letter_jobs_per_second"};
   if (!request.has_update_mask() || request.update_mask().paths().empty()) {
     if (set.empty())
       return Invalid(Field("settings"), "sets nothing; set a field, or name one in update_mask to reset it");

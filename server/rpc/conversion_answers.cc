@@ -147,6 +147,8 @@ void ToProto(const engine::QueueInfo& info, v1::Queue* out) {
   out->mutable_settings()->set_groups_skip_retrying(settings.skip_retrying);
   out->mutable_settings()->set_fair_tenants(settings.fair_tenants);
   if (settings.priority_ageing) ToProto(*settings.priority_ageing, out->mutable_settings()->mutable_priority_ageing());
+  out->mutable_settings()->set_dead_letter_queue(settings.dead_letter_queue);
+  out->mutable_settings()->set_dead_letter_jobs_per_second(settings.dead_letter_rate.value_or(0));
   if (settings.start_within) ToProto(*settings.start_within, out->mutable_settings()->mutable_start_within());
   out->set_paused(info.queue.paused);
   ToProto(info.queue.created, out->mutable_create_time());

@@ -61,6 +61,7 @@ void ToMessage(const store::Move& move, v1::Move* out) {
   spec.set_jobs_per_second(move.spec.rate.value_or(0));
   spec.set_max_in_flight(move.spec.max_in_flight.value_or(0));
   out->set_state(static_cast<v1::MoveState>(move.state));
+  out->set_standing(move.standing);
   out->set_moved_jobs(move.moved);
   out->set_failed_jobs(move.failed);
   out->set_last_error(SanitizeText(move.last_error, 4096));

@@ -35,6 +35,9 @@ struct MoveSpec {
 
 struct Move {
   int64_t id = 0;
+  // The rule of a queue (QueueSettings::dead_letter_queue), which made it, steers it and never ends it: what dies while
+  // the rule stands is moved.
+  bool standing = false;
   MoveSpec spec;
   MoveState state = MoveState::kRunning;
   int64_t moved = 0;
@@ -66,17 +69,18 @@ class MoveStore {
   // Newest first, those with an id below `before` (0: all).
   virtual absl::StatusOr<std::vector<Move>> ListMoves(int64_t before, int limit) = 0;
   // Returns once no step that began before can still move a job. To the state that it is in: nothing happens.
-  // FAILED_PRECONDITION / MOVE_ENDED if it is done or cancelled, and `state` is another.
+  // FAILED_PRECONDITION / MOVE_ENDED if it is done or cancelled, and `state` is another; MOVE_STANDING if it is one.
   virtual absl::StatusOr<Move> SetMoveState(int64_t id, MoveState state) = 0;
 
-  // The ids of those that run, oldest first, at most 100.
+  // The ids of those that run, at most 100, and of those standing ones that have something to move, at most 100 more.
   virtual absl::StatusOr<std::vector<int64_t>> ListRunningMoves() = 0;
   // Moves the next jobs, at most `limit`, as many as rate and flight allow: the old record, the new job, the link and
   // the move's own counts in one statement, so that it can be cut short and repeated at any moment. Fenced.
   virtual absl::StatusOr<MoveStep> StepMove(const Fence& fence, int64_t id, int limit) = 0;
   // Writes down why a step failed. Fenced.
   virtual absl::Status NoteMoveError(const Fence& fence, int64_t id, std::string_view error) = 0;
-  // Forgets links older than `age`, and moves that ended before, at most `limit` of each. Fenced by shard 0.
+  // Forgets links older than `age`, moves that ended before, and what standing moves had left over of dead letters that
+  // died before, at most `limit` of each. Fenced by shard 0.
   virtual absl::StatusOr<int> PruneMoves(const ShardFence& fence, absl::Duration age, int limit) = 0;
 };
 

@@ -344,6 +344,8 @@ struct QueueSettings {
   std::optional<absl::Duration> priority_ageing;  // A ready job gains one priority per such time.
   bool skip_retrying = false;  // A group passes over a job of it that waits for its retry; else that job holds it.
   std::optional<absl::Duration> start_within;  // Of jobs that come in without an expiry, from when they are due.
+  std::string dead_letter_queue;               // What dies from then on is moved there. Empty: it stays.
+  std::optional<int32_t> dead_letter_rate;     // Jobs a second. Absent: as fast as it goes.
 };
 
 struct Queue {

@@ -180,6 +180,7 @@ std::string Entry(const std::string& index) {
   if (absl::StrContains(index, "expir")) return "expires_at";
   if (absl::StrContains(index, "xid")) return "xid";
   if (index == "idempotency_pkey") return "key";
+  if (index == "dead_letter_due_ended") return "ended_on";
   return "id";
 }
 
@@ -230,8 +231,9 @@ enum class Tables { kAnalysedEmpty, kFull, kFullThatLookedEmpty };
 
 class PlansTest : public tenure::testing::StoreTest {
  protected:
-  static constexpr const char* kHot[] = {"job",     "idempotency", "lease_grant", "event_0",  "event_1",  "event_2",
-                                         "event_3", "outbox_0",    "outbox_1",    "outbox_2", "outbox_3", "delivery"};
+  static constexpr const char* kHot[] = {"job",      "idempotency", "lease_grant",    "event_0",  "event_1",
+                                         "event_2",  "event_3",     "outbox_0",       "outbox_1", "outbox_2",
+                                         "outbox_3", "delivery",    "dead_letter_due"};
 
   void Prepare(Tables tables) {
     Session db(database_.url());
@@ -288,6 +290,9 @@ class PlansTest : public tenure::testing::StoreTest {
                           "200000 + n, 1, 6, 0, tenure.today(), 1, 0, 0, 0, 0, 1, 1, 1, now(), now(), now(), 'k', 2 "
                           "from generate_series(1, 50000) n"));
     }
+    db.Run(
+        "insert into tenure.dead_letter_due select 1 + n % 3, 200000 + n, (now() at time zone 'utc')::date "
+        "from generate_series(1, 20000) n");
     db.Run(
         "insert into tenure.outbox (slot, queue_id, state, job_id, job_day, kind, attempt, failures, crashes, "
         "created_at, "

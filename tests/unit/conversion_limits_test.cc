@@ -402,6 +402,22 @@ TEST(Conversion, SettingsAndMask) {
   request.mutable_settings()->mutable_backoff()->set_multiplier(3);
   EXPECT_EQ(FieldOf(update(request, &fields)), "");
   EXPECT_EQ(fields, (std::set<string>{"backoff", "crash_budget", "description", "max_attempts"}));
+  U rules;
+  rules.mutable_settings()->mutable_start_within();
+  EXPECT_EQ(FieldOf(update(rules, &fields)), "settings.start_within") << "0 is no time to start in";
+  rules.mutable_settings()->mutable_start_within()->set_seconds(3650LL * 86400 + 1);
+  EXPECT_EQ(FieldOf(update(rules, &fields)), "settings.start_within");
+  rules.mutable_settings()->mutable_start_within()->set_seconds(3650LL * 86400);
+  rules.mutable_settings()->set_dead_letter_queue("no good");
+  EXPECT_EQ(FieldOf(update(rules, &fields)), "settings.dead_letter_queue");
+  rules.mutable_settings()->set_dead_letter_queue("parked");
+  for (const int rate : {-1, 100'001}) {
+    rules.mutable_settings()->set_dead_letter_jobs_per_second(rate);
+    EXPECT_EQ(FieldOf(update(rules, &fields)), "settings.dead_letter_jobs_per_second");
+  }
+  rules.mutable_settings()->set_dead_letter_jobs_per_second(100'000);
+  EXPECT_EQ(FieldOf(update(rules, &fields)), "");
+  EXPECT_EQ(fields, (std::set<string>{"dead_letter_jobs_per_second", "dead_letter_queue", "start_within"}));
   request.mutable_update_mask()->add_paths("backoff");
   EXPECT_EQ(FieldOf(update(request, &fields)), "");
   EXPECT_EQ(fields, (std::set<string>{"backoff"}));

@@ -21,6 +21,7 @@ Move TakeMove(v1::Move& from) {
   if (spec.jobs_per_second() != 0) to.spec.jobs_per_second = spec.jobs_per_second();
   if (spec.max_in_flight() != 0) to.spec.max_in_flight = spec.max_in_flight();
   to.state = static_cast<MoveState>(from.state());
+  to.standing = from.standing();
   to.moved_jobs = from.moved_jobs();
   to.failed_jobs = from.failed_jobs();
   to.last_error = std::move(*from.mutable_last_error());

@@ -47,6 +47,8 @@ absl::StatusOr<Queue> Client::UpdateQueue(std::string_view name, const QueueSett
   if (settings.fair_tenants) mask->add_paths("fair_tenants");
   if (settings.priority_ageing) mask->add_paths("priority_ageing");
   if (settings.start_within) mask->add_paths("start_within");
+  if (settings.dead_letter_queue) mask->add_paths("dead_letter_queue");
+  if (settings.dead_letter_jobs_per_second) mask->add_paths("dead_letter_jobs_per_second");
   for (const std::string& field : reset) {
     if (absl::Status status = internal::CheckText("reset", field); !status.ok()) return status;
     mask->add_paths(field);

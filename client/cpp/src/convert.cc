@@ -169,6 +169,10 @@ void ToProto(const QueueSettings& from, v1::QueueSettings* to) {
   if (from.groups_skip_retrying) to->set_groups_skip_retrying(*from.groups_skip_retrying);
   if (from.fair_tenants) to->set_fair_tenants(*from.fair_tenants);
   if (from.priority_ageing) ToProto(*from.priority_ageing, to->mutable_priority_ageing());
+  if (from.dead_letter_queue) {
+    to->set_dead_letter_queue(CleanUtf8(*from.dead_letter_queue, from.dead_letter_queue->size()));
+  }
+  if (from.dead_letter_jobs_per_second) to->set_dead_letter_jobs_per_second(*from.dead_letter_jobs_per_second);
   if (from.start_within) ToProto(*from.start_within, to->mutable_start_within());
 }
 
@@ -335,6 +339,10 @@ Queue TakeQueue(v1::Queue& from) {
   if (settings.groups_skip_retrying()) to.settings.groups_skip_retrying = true;
   if (settings.fair_tenants()) to.settings.fair_tenants = true;
   if (settings.has_priority_ageing()) to.settings.priority_ageing = FromProto(settings.priority_ageing());
+  if (!settings.dead_letter_queue().empty()) to.settings.dead_letter_queue = settings.dead_letter_queue();
+  if (settings.dead_letter_jobs_per_second() > 0) {
+    to.settings.dead_letter_jobs_per_second = settings.dead_letter_jobs_per_second();
+  }
   if (settings.has_start_within()) to.settings.start_within = FromProto(settings.start_within());
   to.paused = from.paused();
   to.create_time = OptionalTime(from.create_time(), from.has_create_time());

@@ -149,6 +149,10 @@ Queue ReadQueue(const Result& r, int row) {
   if (!r.IsNull(row, depth)) queue.settings.max_depth = r.Int(row, depth);
   if (!r.IsNull(row, tenant_depth)) queue.settings.max_tenant_depth = r.Int(row, tenant_depth);
   queue.settings.description = r.Text(row, r.Column("description"));
+  queue.settings.dead_letter_queue = r.Text(row, r.Column("dead_letter_queue"));
+  if (const int rate = r.Column("dead_letter_rate"); !r.IsNull(row, rate)) {
+    queue.settings.dead_letter_rate = r.Int32(row, rate);
+  }
   if (const int within = r.Column("start_within_us"); !r.IsNull(row, within)) {
     queue.settings.start_within = absl::Microseconds(r.Int(row, within));
   }

@@ -35,6 +35,7 @@ Move ReadMove(const Result& r, int row) {
   move.created = r.Time(row, 11);
   move.updated = r.Time(row, 12);
   move.ended = r.OptionalTime(row, 13);
+  move.standing = r.Bool(row, 14);
   return move;
 }
 
@@ -80,6 +81,12 @@ absl::StatusOr<Move> PostgresStore::SetMoveState(int64_t id, MoveState state) {
   TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne("set_move_state", sql::kSetMoveState,
                                                     Params().Add(id).Add(static_cast<int16_t>(state))));
   TENURE_ASSIGN_OR_RETURN(Move move, GetMove(id));
+  if (move.standing) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, "MOVE_STANDING",
+                     absl::StrCat("move ", id, " is the rule of the queue \"", move.spec.from,
+                                  "\"; its setting dead_letter_queue pauses and resumes it"),
+                     {{"move_id", absl::StrCat(id)}, {"queue", move.spec.from}});
+  }
   if (rows.rows() == 0) {
     return MakeError(
         absl::StatusCode::kFailedPrecondition, "MOVE_ENDED",
@@ -111,6 +118,7 @@ absl::StatusOr<MoveStep> PostgresStore::StepMove(const Fence& fence, int64_t id,
   for (const auto& [name, what, statement] : {Source{"move_dead_letters", "dead_letters", sql::kMoveDeadLetters},
                                               Source{"move_backlog", "backlog", sql::kMoveBacklog}}) {
     TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne(name, statement, params));
+    bool standing = false;
     for (int row = 0; row < rows.rows(); ++row) {
       switch (rows.Int(row, 0)) {
         case 0:
@@ -124,12 +132,14 @@ absl::StatusOr<MoveStep> PostgresStore::StepMove(const Fence& fence, int64_t id,
           step.moved = rows.Int(row, 7);
           step.wait = absl::Seconds(rows.Double(row, 8));
           step.ended = rows.Bool(row, 9);
+          standing = rows.Bool(row, 10);
           break;
         default:
           step.earliest_due = absl::Seconds(rows.Double(row, 8));
       }
     }
-    Metrics::Add(metrics_.moved_jobs, {{"what", what}}, static_cast<double>(step.moved));
+    Metrics::Add(metrics_.moved_jobs, {{"what", standing ? "dead_letter_rule" : what}},
+                 static_cast<double>(step.moved));
     if (rows.rows() > 0) break;
   }
   return step;

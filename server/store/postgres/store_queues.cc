@@ -34,6 +34,24 @@ void AddBackoff(Params& params, const std::optional<Backoff>& backoff) {
   }
 }
 
+std::optional<std::string_view> NonEmpty(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return text;
+}
+
+// Rules must not go round in a circle. Until the transaction ends nobody else sets one.
+absl::Status CheckRule(Transaction& tx, std::string_view queue, const std::string& to) {
+  if (to.empty()) return absl::OkStatus();
+  TENURE_RETURN_IF_ERROR(tx.Run(sql::kLockRules, Params()).status());
+  TENURE_ASSIGN_OR_RETURN(const Result found, tx.Run(sql::kFindQueue, Params().Add(to)));
+  // A queue that is being made may name itself.
+  if (found.rows() == 0 && to != queue) return QueueNotFound(to);
+  TENURE_ASSIGN_OR_RETURN(const Result loop, tx.Run(sql::kFindRuleLoop, Params().Add(queue).Add(to)));
+  if (loop.rows() == 0) return absl::OkStatus();
+  return InvalidField("settings.dead_letter_queue",
+                      absl::StrCat("must not lead back to this queue, but the rules go ", loop.Text(0, 0)));
+}
+
 }  // namespace
 
 absl::StatusOr<Queue> PostgresStore::EnsureQueue(std::string_view name, bool create) {
@@ -54,14 +72,19 @@ absl::StatusOr<Queue> PostgresStore::CreateQueue(std::string_view name, const Qu
   AddBackoff(params, settings.backoff);
   params.Add(settings.description).Add(settings.max_depth).Add(settings.max_tenant_depth).Add(settings.skip_retrying);
   params.Add(settings.fair_tenants).Add(InMicroseconds(settings.priority_ageing));
-  params.Add(InMicroseconds(settings.start_within));
-  TENURE_ASSIGN_OR_RETURN(Result made, RunOne("create_queue", sql::kCreateQueue, params));
-  if (made.rows() == 0) {
-    return MakeError(absl::StatusCode::kAlreadyExists, "QUEUE_EXISTS",
-                     absl::StrCat("the queue \"", std::string(name), "\" exists; UpdateQueue changes its settings"),
-                     {{"queue", std::string(name)}});
-  }
-  return ReadQueue(made, 0);
+  params.Add(InMicroseconds(settings.start_within))
+      .Add(NonEmpty(settings.dead_letter_queue))
+      .Add(settings.dead_letter_rate);
+  return Run<Queue>("create_queue", [&](Transaction& tx) -> absl::StatusOr<Queue> {
+    TENURE_RETURN_IF_ERROR(CheckRule(tx, name, settings.dead_letter_queue));
+    TENURE_ASSIGN_OR_RETURN(Result made, tx.RunAndCommit(sql::kCreateQueue, params));
+    if (made.rows() == 0) {
+      return MakeError(absl::StatusCode::kAlreadyExists, "QUEUE_EXISTS",
+                       absl::StrCat("the queue \"", std::string(name), "\" exists; UpdateQueue changes its settings"),
+                       {{"queue", std::string(name)}});
+    }
+    return ReadQueue(made, 0);
+  });
 }
 
 absl::StatusOr<Queue> PostgresStore::UpdateQueue(std::string_view name, const QueueSettings& settings,
@@ -87,10 +110,19 @@ absl::StatusOr<Queue> PostgresStore::UpdateQueue(std::string_view name, const Qu
       .Add(fields.contains("priority_ageing"))
       .Add(InMicroseconds(settings.priority_ageing))
       .Add(fields.contains("start_within"))
-      .Add(InMicroseconds(settings.start_within));
-  TENURE_ASSIGN_OR_RETURN(Result changed, RunOne("update_queue", sql::kUpdateQueue, params));
-  if (changed.rows() == 0) return QueueNotFound(name);
-  return ReadQueue(changed, 0);
+      .Add(InMicroseconds(settings.start_within))
+      .Add(fields.contains("dead_letter_queue"))
+      .Add(NonEmpty(settings.dead_letter_queue))
+      .Add(fields.contains("dead_letter_jobs_per_second"))
+      .Add(settings.dead_letter_rate);
+  return Run<Queue>("update_queue", [&](Transaction& tx) -> absl::StatusOr<Queue> {
+    if (fields.contains("dead_letter_queue")) {
+      TENURE_RETURN_IF_ERROR(CheckRule(tx, name, settings.dead_letter_queue));
+    }
+    TENURE_ASSIGN_OR_RETURN(Result changed, tx.RunAndCommit(sql::kUpdateQueue, params));
+    if (changed.rows() == 0) return QueueNotFound(name);
+    return ReadQueue(changed, 0);
+  });
 }
 
 absl::StatusOr<Queue> PostgresStore::SetPaused(std::string_view name, bool paused) {

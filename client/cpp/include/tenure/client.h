@@ -226,7 +226,7 @@ class Client {
   absl::StatusOr<Move> CreateMove(const MoveSpec& spec, std::string_view request_id = {},
                                   const CallOptions& options = {});
   // Repeated: yes, all of these. Errors: NOT_FOUND / MOVE_NOT_FOUND; of the last three FAILED_PRECONDITION /
-  // MOVE_ENDED.
+  // MOVE_ENDED, or MOVE_STANDING (the rule of a queue, which UpdateQueue steers).
   absl::StatusOr<Move> GetMove(std::string_view id, const CallOptions& options = {});
   absl::StatusOr<MovePage> ListMoves(int page_size = 0, std::string_view page_token = {},
                                      const CallOptions& options = {});

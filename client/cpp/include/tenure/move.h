@@ -33,6 +33,7 @@ struct Move {
   std::string id;
   MoveSpec spec;
   MoveState state = MoveState::kUnknown;
+  bool standing = false;  // The rule of a queue (dead_letter_queue); only UpdateQueue steers it.
   int64_t moved_jobs = 0;
   int64_t failed_jobs = 0;  // Passed over: their payload is gone.
   std::string last_error;   // Of the last batch; it is tried again.

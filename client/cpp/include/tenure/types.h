@@ -197,6 +197,8 @@ struct QueueSettings {
   std::optional<bool> fair_tenants;          // Default false. True: tenants take turns, by weight.
   std::optional<Duration> priority_ageing;   // From 1 s to 24 h: a ready job gains one priority per such time.
   std::optional<Duration> start_within;      // From due to first start, of jobs without an expiry; else they expire.
+  std::optional<std::string> dead_letter_queue;    // Where what dies in it is moved. Default: it stays.
+  std::optional<int> dead_letter_jobs_per_second;  // How many at most. Default: as fast as it goes.
 };
 
 // Counts at most 1 s behind; the totals count since the queue was made.

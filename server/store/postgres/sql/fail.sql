@@ -3,15 +3,17 @@
 -- budget is spent or the failure is final. $1 queue, $2 ids (sorted, distinct), $3 token numbers, $4 secrets, $5 messages,
 -- $6 types, $7 details, $8 non-retryable, $9 retry after in microseconds (NULL: the backoff).
 -- Answers the ids that it settled; what is not answered is locked by somebody, or its token is stale.
+-- A dead letter of a queue with a rule for them is noted for it.
 -- The event of each end goes to the outbox if a target wants it, which is asked once per statement.
 with locked as materialized (
-  select j.*, i.message, i.type, i.detail, q.max_attempts as queue_max_attempts,
+  select j.*, i.message, i.type, i.detail, q.dead_letter_queue is not null as leaves,
          i.final or j.failures + 1 >= coalesce(j.max_attempts, q.max_attempts, 20) as dead,
          coalesce(i.retry_after_us,
                   tenure.backoff_us(coalesce(j.backoff_initial_us, q.backoff_initial_us, 1000000),
                                     coalesce(j.backoff_multiplier, q.backoff_multiplier, 2),
                                     coalesce(j.backoff_max_us, q.backoff_max_us, 3600000000), j.failures + 1, j.id)) as delay_us
-  from (select q.max_attempts, q.backoff_initial_us, q.backoff_multiplier, q.backoff_max_us from tenure.queue q where q.id = $1) q
+  from (select q.max_attempts, q.backoff_initial_us, q.backoff_multiplier, q.backoff_max_us, q.dead_letter_queue
+        from tenure.queue q where q.id = $1) q
   cross join unnest($2::bigint[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[], $9::bigint[])
        as i (id, number, secret, message, type, detail, final, retry_after_us)
   cross join lateral (
@@ -57,6 +59,10 @@ dead as (
     l.backoff_multiplier, l.backoff_max_us, l.message, l.type, l.detail, l.attempt, now(), l.effect_key,
     l.retry_of, l.idempotency_key, l.concurrency_keys, l.group_key
   from locked l where l.dead
+),
+leaving as (
+  insert into tenure.dead_letter_due as d (queue_id, id, ended_on)
+  select $1, l.id, (select (now() at time zone 'utc')::date) from locked l where l.dead and l.leaves
 ),
 ready as (
   insert into tenure.event as e (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready)

@@ -160,7 +160,7 @@ counted as (
   where m.id = v.id
   returning m.state, m.used_until, m.rate
 )
-select 0 as row_sort, r.queue_id, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, null::float8 as seconds, false as ended
+select 0 as row_sort, r.queue_id, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, null::float8 as seconds, false as ended, false as standing
 from range r
 union all
 select 1, null, null, null, null, null, null, d.moved,
@@ -168,8 +168,8 @@ select 1, null, null, null, null, null, null, d.moved,
        greatest(case when c.rate is not null
                      then extract(epoch from c.used_until + greatest(1, c.rate / 10.0) / c.rate * interval '1 second' - now()) else 0 end,
                 case when a.jobs = 0 then 0.1 else 0 end)::float8,
-       c.state <> 1
+       c.state <> 1, false
 from done d cross join allowed a cross join counted c
 union all
-select 2, null, null, null, null, null, null, count(*), extract(epoch from min(w.due_at) - now())::float8, false
+select 2, null, null, null, null, null, null, count(*), extract(epoch from min(w.due_at) - now())::float8, false, false
 from won w where w.new_state = 1 having count(*) > 0;

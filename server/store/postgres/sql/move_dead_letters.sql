@@ -1,7 +1,8 @@
 -- Moves the next dead letters of a move: each becomes a ready job (or a blocked one, if it has a gate to pass) with fresh budgets, in one statement with the link from the old id and the move's
--- own counts. $1, $2 name and term of the leader: nothing is written once the term is over; $3 move, $4 most jobs, $5 most dead letters to
+-- own counts. A standing move takes what tenure.dead_letter_due names of its queue, and strikes out what was moved or cannot be; any other one
+-- the dead letters that were there when it was made. $1, $2 name and term of the leader: nothing is written once the term is over; $3 move, $4 most jobs, $5 most dead letters to
 -- read. Locks the move, and the dead letters that it moves, passing over those that somebody holds. Reads the primary key of
--- tenure.dead_letter beyond the cursor, dead letters of other queues among them. Row sorts: 0 what became ready; 1 how many were moved, how long
+-- tenure.dead_letter (of tenure.dead_letter_due) beyond the cursor, dead letters of other queues among them. Row sorts: 0 what became ready; 1 how many were moved, how long
 -- to wait, has it ended; 2 as 1 for what is scheduled (never).
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
@@ -23,12 +24,17 @@ allowed as materialized (
   from move m cross join flying f
 ),
 page as materialized (
-  select h.id, h.ended_on, h.queue_id from tenure.dead_letter h
-  where h.id > (select m.cursor_id from move m) and (select a.jobs from allowed a) > 0
-  order by h.id limit $5
+  (select h.id, h.ended_on, h.queue_id from tenure.dead_letter h
+   where (select not m.standing from move m) and h.id > (select m.cursor_id from move m) and (select a.jobs from allowed a) > 0
+   order by h.id limit $5)
+  union all
+  (select d.id, d.ended_on, d.queue_id from tenure.dead_letter_due d
+   where (select m.standing from move m) and d.queue_id = (select m.from_queue_id from move m) and d.id > (select m.cursor_id from move m)
+     and (select a.jobs from allowed a) > 0
+   order by d.id limit $5)
 ),
 candidate as materialized (
-  select p.id, p.ended_on, p.queue_id, m.to_queue_id, m.kinds, m.created_at from page p join move m on m.from_queue_id = p.queue_id order by p.id
+  select p.id, p.ended_on, p.queue_id, m.to_queue_id, m.kinds, m.created_at, m.standing from page p join move m on m.from_queue_id = p.queue_id order by p.id
 ),
 picked as materialized (
   select h.*, c.to_queue_id,
@@ -36,7 +42,7 @@ picked as materialized (
   from candidate c
   cross join lateral (
     select h.* from tenure.dead_letter h
-    where h.id = c.id and h.ended_on = c.ended_on and h.queue_id = c.queue_id and h.ended_at <= c.created_at
+    where h.id = c.id and h.ended_on = c.ended_on and h.queue_id = c.queue_id and (c.standing or h.ended_at <= c.created_at)
       and (c.kinds = '{}' or h.kind = any (c.kinds))
       and not exists (select 1 from tenure.forward f where f.job_id = h.id)
     for update skip locked
@@ -60,6 +66,15 @@ claimed as (
 ),
 won as materialized (
   select n.* from fresh n where n.id in (select c.job_id from claimed c)
+),
+struck as (
+  delete from tenure.dead_letter_due as d
+  where d.queue_id = (select m.from_queue_id from move m where m.standing)
+    and d.id = any (array(select w.id from won w union all select b.id from broken b union all
+      select p.id from page p
+      left join lateral (select true as moved from tenure.forward f where f.job_id = p.id limit 1) f on true
+      left join lateral (select true as kept from tenure.dead_letter h where h.id = p.id and h.ended_on = p.ended_on limit 1) h on true
+      where f.moved or h.kept is null))
 ),
 inserted as (
   insert into tenure.job as j (id, queue_id, state, priority, rank, day, attempt, failures, crashes, releases, snoozes, max_attempts, crash_budget, due_at,
@@ -105,29 +120,29 @@ done as materialized (
 counted as (
   update tenure.move as m
   set moved = m.moved + d.moved,
-      failed = case when d.at_end and v.moved_in_pass > 0 then 0 else m.failed + d.failed end,
+      failed = case when d.at_end and v.moved_in_pass > 0 and not v.standing then 0 else m.failed + d.failed end,
       last_error = case when d.moved > 0 then '' when d.failed > 0 then 'the payload of a job is gone: was a partition dropped by hand?' else m.last_error end,
       cursor_id = case when d.at_end then 0 else coalesce(d.cursor_id, m.cursor_id) end,
       moved_in_pass = case when d.at_end then 0 else m.moved_in_pass + d.moved end,
       used_until = case when m.rate is null then now() else v.used + d.moved * interval '1 second' / m.rate end,
       in_flight = case when m.max_in_flight is null then '{}' else (select f.ids from flying f) || array(select w.new_id from won w order by w.new_id) end,
-      state = case when d.at_end and v.moved_in_pass = 0 then 3 else m.state end,
-      ended_at = case when d.at_end and v.moved_in_pass = 0 then now() end,
+      state = case when d.at_end and v.moved_in_pass = 0 and not v.standing then 3 else m.state end,
+      ended_at = case when d.at_end and v.moved_in_pass = 0 and not v.standing then now() end,
       updated_at = now()
   from done d cross join move v
   where m.id = v.id
-  returning m.state, m.used_until, m.rate
+  returning m.state, m.used_until, m.rate, m.standing
 )
-select 0 as row_sort, r.queue_id, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, null::float8 as seconds, false as ended
+select 0 as row_sort, r.queue_id, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, null::float8 as seconds, false as ended, false as standing
 from range r
 union all
 select 1, null, null, null, null, null, null, d.moved,
        -- Until the rate allows a tenth of a second's jobs, at least one; a tenth of a second where nothing is allowed; else at once.
        greatest(case when c.rate is not null
                      then extract(epoch from c.used_until + greatest(1, c.rate / 10.0) / c.rate * interval '1 second' - now()) else 0 end,
-                case when a.jobs = 0 then 0.1 else 0 end)::float8,
-       c.state <> 1
+                case when a.jobs = 0 or (c.standing and d.moved = 0) then 0.1 else 0 end)::float8,
+       c.state <> 1, c.standing
 from done d cross join allowed a cross join counted c
 union all
-select 2, null, null, null, null, null, null, count(*), extract(epoch from min(w.due_at) - now())::float8, false
+select 2, null, null, null, null, null, null, count(*), extract(epoch from min(w.due_at) - now())::float8, false, false
 from won w where w.new_state = 1 having count(*) > 0;

@@ -4,7 +4,7 @@
 -- before this time.
 -- A lease that ran out while no daemon could reach the database (tenure.outage) stands for a third of its duration more, so that its
 -- worker can extend it, and burns no crash.
--- What goes back to ready keeps its slots.
+-- What goes back to ready keeps its slots. A dead letter of a queue with a rule for them is noted for it.
 -- Answers each lease that is still there: reaped, discarded, or how long it has yet. The event of each end goes to the outbox if a target wants it, which is asked once per statement.
 with in_term as materialized (
   select true as yes from tenure.shard_lease l
@@ -16,12 +16,12 @@ outage as materialized (
   select o.began_at, o.ended_at from tenure.outage o order by o.id desc limit 1
 ),
 locked as materialized (
-  select j.*, q.crash_budget as queue_crash_budget, q.name as queue_name,
+  select j.*, q.crash_budget as queue_crash_budget, q.name as queue_name, q.dead_letter_queue is not null as leaves,
          case when o.ended_at is not null and j.lease_until >= o.began_at
               then greatest(j.lease_until, o.ended_at + j.lease_us / 3 * interval '1 microsecond')
               else j.lease_until end as ends_at,
          coalesce(j.lease_until between o.began_at and o.ended_at + j.lease_us / 3 * interval '1 microsecond', false) as forgiven
-  from (select q.crash_budget, q.name from tenure.queue q where q.id = $1) q
+  from (select q.crash_budget, q.name, q.dead_letter_queue from tenure.queue q where q.id = $1) q
   left join outage o on true
   cross join unnest($2::bigint[], $3::int[]) as i (id, number)
   cross join lateral (
@@ -64,6 +64,10 @@ dead as (
     'LeaseExpired', l.error_message, l.attempt, now(), l.effect_key, l.retry_of, l.idempotency_key,
     l.concurrency_keys, l.group_key
   from judged l where l.over and l.dead
+),
+leaving as (
+  insert into tenure.dead_letter_due as d (queue_id, id, ended_on)
+  select $1, l.id, (select (now() at time zone 'utc')::date) from judged l where l.over and l.dead and l.leaves
 ),
 ready as (
   insert into tenure.event as e (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, leased)
