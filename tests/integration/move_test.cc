@@ -177,6 +177,61 @@ TEST_F(MoveTest, ABacklogGoesOnUnderNewIdsWithItsCountersAndDueTimes) {
             absl::StrCat(from_, " 1 0 4, ", to_, " 2 2 0"));
 }
 
+TEST_F(MoveTest, ABacklogMoveTellsTheEndOfEachOldJobAndADeadLetterMoveTellsNone) {
+  const auto make = [&](const char* name, int16_t events, const char* queue) {
+    TargetSettings settings;
+    settings.url = "https://example.com/hook";
+    settings.secret = "a-secret-of-sixteen";
+    settings.queues = {queue};
+    settings.events = events;
+    const std::vector<int32_t> ids{store_->EnsureQueue(queue, false)->id};
+    const auto made = store_->CreateTarget(name, settings, ids, false);
+    EXPECT_EQ(made.status(), absl::OkStatus());
+    return made->id;
+  };
+  const int64_t all = make("all", kAllEvents, "from"),
+                completed = make("completed", EventBit(JobState::kCompleted), "from"),
+                of_to = make("of-to", kAllEvents, "to");
+  const Fence notify = **store_->AcquireLeader("notify", replica_, absl::Hours(1));
+  const auto take = [&](int64_t target) {
+    std::vector<JobEvent> events;
+    for (bool more = true; more;) {
+      const auto page = store_->TakePage(notify, target, 100, false);
+      EXPECT_EQ(page.status(), absl::OkStatus());
+      events.insert(events.end(), page->events.begin(), page->events.end());
+      EXPECT_EQ(store_->FinishPage(notify, target, *page, page->events.size(), {}, ""), absl::OkStatus());
+      more = page->more;
+    }
+    return events;
+  };
+  const std::vector<JobId> ready = Enqueue(1), scheduled = Enqueue(1, absl::Hours(1));
+  EXPECT_EQ(Finish(Make({.source = MoveSource::kBacklog}).id), 2);
+  const std::vector<JobEvent> events = take(all);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].Id(), ready[0].ToString() + ".cancelled");
+  EXPECT_EQ(events[1].Id(), scheduled[0].ToString() + ".cancelled");
+  EXPECT_EQ(events[0].queue, "from");
+  EXPECT_EQ(events[0].error_type, "Moved");
+  EXPECT_EQ(events[0].error_message, "moved to " + store_->Get(ready[0])->forwarded_to);
+  EXPECT_TRUE(take(completed).empty()) << "it asked for others";
+  EXPECT_TRUE(take(of_to).empty()) << "the new job has not ended";
+  // A job that is cancelled in the other queue ends once more, under its new id.
+  const JobId moved = *JobId::Parse(store_->Get(ready[0])->forwarded_to, "id");
+  ASSERT_TRUE(store_->Cancel(to_, std::vector<JobId>{moved}, "not needed").ok());
+  const std::vector<JobEvent> later = take(of_to);
+  ASSERT_EQ(later.size(), 1u);
+  EXPECT_EQ(later[0].Id(), moved.ToString() + ".cancelled");
+  EXPECT_EQ(later[0].retry_of, ready[0].ToString());
+  EXPECT_NE(later[0].error_type, "Moved");
+  // A dead letter that is moved has ended before, and does not end again.
+  Enqueue(1);
+  Kill(from_, 1);
+  ASSERT_EQ(take(all).size(), 1u);
+  EXPECT_EQ(Finish(Make({}).id), 1);
+  EXPECT_TRUE(take(all).empty());
+  EXPECT_TRUE(take(of_to).empty());
+}
+
 TEST_F(MoveTest, WhatSomebodyHoldsIsPassedOverAndComesWithALaterPass) {
   const std::vector<JobId> ids = Enqueue(3);
   const Move move = Make({.source = MoveSource::kBacklog});
