@@ -4,7 +4,7 @@
 // numbers; then the object is read back, and only then the target's place is moved, in the leader's term. So whoever
 // goes on after a crash writes the same object with the same bytes under the same name: in order, no doubles, no gaps.
 #include <algorithm>
-#include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -35,57 +35,56 @@ class EventLog : public Worker {
         batch_(static_cast<int>(d.tunables->Count("event-log.batch"))),
         loop_(*d.store, *d.clock, *d.metrics, *d.target_access, store::TargetPurpose::kEventLog,
               d.tunables->Duration("event-log.poll_interval"),
-              [this](const store::TargetWork& work, RunContext& context) { return Serve(work, context); }) {}
+              [this](const targets::Visit& visit) { return Serve(visit); }) {}
 
   absl::Status Run(RunContext& context) override {
-    return RunRounds(context, [&]() -> absl::StatusOr<absl::Duration> {
-      if (clock_.Now() >= next_rotation_) {
-        next_rotation_ = clock_.Now() + kRotateInterval;
-        TENURE_RETURN_IF_ERROR(store_.RotateOutbox(context.fence()));
-      }
-      return loop_.Round(context);
+    return loop_.Run(context, [&]() -> absl::Status {
+      if (clock_.Now() < next_rotation_) return absl::OkStatus();
+      next_rotation_ = clock_.Now() + kRotateInterval;
+      return store_.RotateOutbox(context.fence());
     });
   }
 
  private:
-  absl::StatusOr<absl::Duration> Serve(const store::TargetWork& work, RunContext& context) {
+  absl::StatusOr<absl::Duration> Serve(const targets::Visit& visit) {
+    const store::TargetWork& work = visit.work;
     const int64_t id = work.target.id;
+    std::optional<Clock::TimePoint>& gathering = gathering_.Of(id);
     if (!work.fresh) {
-      waiting_.erase(id);
+      gathering.reset();
       return absl::ZeroDuration();
     }
     // Events gather from when the first of them was seen.
-    const Clock::TimePoint since = waiting_.try_emplace(id, clock_.Now()).first->second;
-    const absl::Duration waited = absl::FromChrono(clock_.Now() - since);
+    if (!gathering) gathering = clock_.Now();
+    const absl::Duration waited = absl::FromChrono(clock_.Now() - *gathering);
     if (waited < work.target.settings.interval.value_or(store::kEventLogInterval)) return waited;
     TENURE_ASSIGN_OR_RETURN(const std::unique_ptr<targets::ObjectSink> sink,
-                            targets::MakeSink(work.target.settings, loop_.access(), loop_.http()));
+                            targets::MakeSink(work.target.settings, visit.access, visit.http));
     const std::string folder = targets::FolderOf(work.target);
-    while (!context.stopped()) {
-      TENURE_ASSIGN_OR_RETURN(const store::EventPage page,
-                              store_.TakePage(context.fence(), id, batch_, /*planned=*/true));
+    while (!visit.stopped()) {
+      TENURE_ASSIGN_OR_RETURN(const store::EventPage page, store_.TakePage(visit.fence, id, batch_, /*planned=*/true));
       if (page.nothing) break;
       if (!page.events.empty()) {
-        const absl::Status written = Write(*sink, folder, page, context);
+        const absl::Status written = Write(*sink, folder, page, visit.stop);
         Count(written.ok() ? "written" : "failed");
         TENURE_RETURN_IF_ERROR(written);
       }
-      TENURE_RETURN_IF_ERROR(store_.FinishPage(context.fence(), id, page, page.events.size(), {}, ""));
+      TENURE_RETURN_IF_ERROR(store_.FinishPage(visit.fence, id, page, page.events.size(), {}, ""));
       Metrics::Add(metrics_.target_events, {{"purpose", std::string(kPurpose)}, {"outcome", "accepted"}},
                    static_cast<double>(page.events.size()));
       if (!page.more) break;
     }
-    waiting_.erase(id);
+    gathering.reset();
     return absl::ZeroDuration();
   }
 
   absl::Status Write(targets::ObjectSink& sink, const std::string& folder, const store::EventPage& page,
-                     RunContext& context) {
+                     const std::stop_token& stop) {
     std::string lines;
     for (const store::JobEvent& event : page.events) absl::StrAppend(&lines, targets::EventJson(event), "\n");
     const int64_t last = page.first + static_cast<int64_t>(page.events.size()) - 1;
     const std::string name = absl::StrFormat("%s/events/%020d-%020d.jsonl", folder, page.first, last);
-    return targets::PutVerified(sink, name, lines, "application/jsonl", context.stop());
+    return targets::PutVerified(sink, name, lines, "application/jsonl", stop);
   }
 
   void Count(const char* outcome) {
@@ -96,7 +95,7 @@ class EventLog : public Worker {
   Clock& clock_;
   Metrics& metrics_;
   const int batch_;
-  std::map<int64_t, Clock::TimePoint> waiting_;  // By target: since when it has events.
+  targets::PerTarget<std::optional<Clock::TimePoint>> gathering_;  // Since when it has events.
   Clock::TimePoint next_rotation_{};
   targets::TargetLoop loop_;
 };

@@ -6,6 +6,8 @@
 // the day anew and writes the same objects.
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -39,28 +41,26 @@ class Export : public Worker {
         metrics_(*d.metrics),
         object_rows_(d.tunables->Count("export.object_rows")),
         loop_(*d.store, *d.clock, *d.metrics, *d.target_access, store::TargetPurpose::kExport,
-              d.tunables->Duration("export.interval"),
-              [this](const store::TargetWork& work, RunContext& context) { return Serve(work, context); }) {}
+              d.tunables->Duration("export.interval"), [this](const targets::Visit& visit) { return Serve(visit); }) {}
 
-  absl::Status Run(RunContext& context) override {
-    return RunRounds(context, [&] { return loop_.Round(context); });
-  }
+  absl::Status Run(RunContext& context) override { return loop_.Run(context); }
 
  private:
-  absl::StatusOr<absl::Duration> Serve(const store::TargetWork& work, RunContext& context) {
+  absl::StatusOr<absl::Duration> Serve(const targets::Visit& visit) {
+    const store::TargetWork& work = visit.work;
     const int32_t age = work.target.settings.min_age_days.value_or(store::kExportMinAgeDays);
     TENURE_ASSIGN_OR_RETURN(const std::vector<store::DayPartition> days, store_.ListExports(work.target.id, age));
     if (days.empty()) return absl::ZeroDuration();
     TENURE_ASSIGN_OR_RETURN(const std::unique_ptr<targets::ObjectSink> sink,
-                            targets::MakeSink(work.target.settings, loop_.access(), loop_.http()));
+                            targets::MakeSink(work.target.settings, visit.access, visit.http));
     for (const store::DayPartition& day : days) {
-      if (context.stopped()) break;
-      const absl::StatusOr<int64_t> rows = Write(*sink, targets::FolderOf(work.target), day, context);
+      if (visit.stopped()) break;
+      const absl::StatusOr<int64_t> rows = Write(*sink, targets::FolderOf(work.target), day, visit.stop);
       if (!rows.ok()) Count("failed");
       if (!rows.ok()) return rows.status();
-      TENURE_RETURN_IF_ERROR(store_.RecordExport(context.fence(), work.target.id, day, *rows));
-      TENURE_RETURN_IF_ERROR(store_.NoteTarget(context.fence(), work.target.id, "", std::nullopt));
-      TENURE_ASSIGN_OR_RETURN(const bool dropped, store_.DropExported(context.fence(), day));
+      TENURE_RETURN_IF_ERROR(store_.RecordExport(visit.fence, work.target.id, day, *rows));
+      TENURE_RETURN_IF_ERROR(store_.NoteTarget(visit.fence, work.target.id, "", std::nullopt));
+      TENURE_ASSIGN_OR_RETURN(const bool dropped, Drop(visit.fence, day));
       LogInfo("day exported", {{"target", work.target.name},
                                {"day", day.table},
                                {"rows", absl::StrCat(*rows)},
@@ -71,7 +71,7 @@ class Export : public Worker {
 
   // Answers how many rows the day has.
   absl::StatusOr<int64_t> Write(targets::ObjectSink& sink, const std::string& folder, const store::DayPartition& day,
-                                RunContext& context) {
+                                const std::stop_token& stop) {
     const std::string date =
         absl::FormatCivilTime(absl::CivilDay(1970, 1, 1) + static_cast<absl::civil_diff_t>(day.day));
     const std::string place = absl::StrCat(folder, "/", day.parent, "/", date);
@@ -82,12 +82,12 @@ class Export : public Worker {
       targets::Gzip gzip;
       int64_t in_object = 0;
       while (in_object < object_rows_ && gzip.size() < kObjectBytes) {
-        if (context.stopped()) return absl::CancelledError("stopped");
+        if (stop.stop_requested()) return absl::CancelledError("stopped");
         const int limit = static_cast<int>(std::min<int64_t>(kReadRows, object_rows_ - in_object));
         TENURE_ASSIGN_OR_RETURN(const std::vector<store::Job> jobs, store_.ReadDay(day, after, limit));
         TENURE_RETURN_IF_ERROR(LearnQueues(jobs));
         for (const store::Job& job : jobs) {
-          gzip.Append(targets::EndedJobJson(job, queues_[job.id.queue]));
+          gzip.Append(targets::EndedJobJson(job, NameOf(job.id.queue)));
           gzip.Append("\n");
           after = job.id.seq;
         }
@@ -99,7 +99,7 @@ class Export : public Worker {
       const std::string name = absl::StrFormat("part-%05d.jsonl.gz", manifest["objects"].size() + 1);
       const std::string bytes = gzip.Finish();
       TENURE_RETURN_IF_ERROR(
-          targets::PutVerified(sink, absl::StrCat(place, "/", name), bytes, "application/gzip", context.stop()));
+          targets::PutVerified(sink, absl::StrCat(place, "/", name), bytes, "application/gzip", stop));
       Count("written");
       manifest["objects"].push_back({{"name", name},
                                      {"rows", in_object},
@@ -109,24 +109,36 @@ class Export : public Worker {
     }
     manifest["rows"] = rows;
     TENURE_RETURN_IF_ERROR(targets::PutVerified(sink, absl::StrCat(place, "/manifest.json"), manifest.dump(2) + "\n",
-                                                "application/json", context.stop()));
+                                                "application/json", stop));
     Count("written");
     return rows;
   }
 
+  // Two targets that took a day at the same time do not both drop it.
+  absl::StatusOr<bool> Drop(const store::Fence& fence, const store::DayPartition& day) {
+    const std::lock_guard<std::mutex> lock(dropping_);
+    return store_.DropExported(fence, day);
+  }
+
   absl::Status LearnQueues(const std::vector<store::Job>& jobs) {
-    std::vector<int32_t> unknown;
-    for (const store::Job& job : jobs) {
-      if (queues_.try_emplace(job.id.queue).second) unknown.push_back(job.id.queue);
+    std::set<int32_t> unknown;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (const store::Job& job : jobs) {
+        if (!queues_.contains(job.id.queue)) unknown.insert(job.id.queue);
+      }
     }
     if (unknown.empty()) return absl::OkStatus();
-    const auto queues = store_.LoadQueues(unknown);
-    if (!queues.ok()) {
-      for (const int32_t id : unknown) queues_.erase(id);
-      return queues.status();
-    }
-    for (const store::Queue& queue : *queues) queues_[queue.id] = queue.name;
+    TENURE_ASSIGN_OR_RETURN(const std::vector<store::Queue> queues,
+                            store_.LoadQueues(std::vector<int32_t>(unknown.begin(), unknown.end())));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const store::Queue& queue : queues) queues_[queue.id] = queue.name;
     return absl::OkStatus();
+  }
+
+  std::string NameOf(int32_t queue) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return queues_[queue];
   }
 
   void Count(const char* outcome) {
@@ -136,7 +148,9 @@ class Export : public Worker {
   store::Store& store_;
   Metrics& metrics_;
   const int64_t object_rows_;
-  std::map<int32_t, std::string> queues_;  // Names; a queue is never renamed.
+  std::mutex dropping_;
+  std::mutex mutex_;
+  std::map<int32_t, std::string> queues_;  // Names; a queue is never renamed. Guarded by mutex_.
   targets::TargetLoop loop_;
 };
 

@@ -74,26 +74,26 @@ class Inventory : public Worker {
         batch_(static_cast<int>(d.tunables->Count("inventory.batch"))),
         loop_(*d.store, *d.clock, *d.metrics, *d.target_access, store::TargetPurpose::kInventory,
               d.tunables->Duration("inventory.poll_interval"),
-              [this](const store::TargetWork& work, RunContext& context) { return Serve(work, context); }) {}
+              [this](const targets::Visit& visit) { return Serve(visit); }) {}
 
-  absl::Status Run(RunContext& context) override {
-    return RunRounds(context, [&] { return loop_.Round(context); });
-  }
+  absl::Status Run(RunContext& context) override { return loop_.Run(context); }
 
  private:
-  absl::StatusOr<absl::Duration> Serve(const store::TargetWork& work, RunContext& context) {
+  absl::StatusOr<absl::Duration> Serve(const targets::Visit& visit) {
+    const store::TargetWork& work = visit.work;
     if (!work.next_run || *work.next_run > absl::ZeroDuration()) return absl::ZeroDuration();
     TENURE_ASSIGN_OR_RETURN(const std::unique_ptr<targets::ObjectSink> sink,
-                            targets::MakeSink(work.target.settings, loop_.access(), loop_.http()));
-    const absl::Status written = Write(*sink, work, context);
+                            targets::MakeSink(work.target.settings, visit.access, visit.http));
+    const absl::Status written = Write(*sink, visit);
     if (!written.ok()) Count("failed");
     TENURE_RETURN_IF_ERROR(written);
     const absl::Duration interval = work.target.settings.interval.value_or(store::kInventoryInterval);
-    TENURE_RETURN_IF_ERROR(store_.NoteTarget(context.fence(), work.target.id, "", interval));
+    TENURE_RETURN_IF_ERROR(store_.NoteTarget(visit.fence, work.target.id, "", interval));
     return absl::ZeroDuration();
   }
 
-  absl::Status Write(targets::ObjectSink& sink, const store::TargetWork& work, RunContext& context) {
+  absl::Status Write(targets::ObjectSink& sink, const targets::Visit& visit) {
+    const store::TargetWork& work = visit.work;
     const std::string began = absl::FormatTime("%Y-%m-%dT%H%M%E3SZ", absl::Now(), absl::UTCTimeZone());
     const std::string place = absl::StrCat(targets::FolderOf(work.target), "/inventory/", began);
     TENURE_ASSIGN_OR_RETURN(const std::vector<store::Queue> queues, store_.LoadQueues(work.queue_ids));
@@ -104,7 +104,7 @@ class Inventory : public Worker {
       gzip.Append(kHead);
       int64_t after = 0, jobs = 0;
       for (bool more = true; more;) {
-        if (context.stopped()) return absl::CancelledError("stopped");
+        if (visit.stopped()) return absl::CancelledError("stopped");
         TENURE_ASSIGN_OR_RETURN(const store::LivePage page, store_.ReadLive(queue.id, after, batch_));
         for (size_t i = 0; i < page.jobs.size(); ++i) {
           gzip.Append(Row(page.jobs[i], queue.name, page.payload_sizes[i]));
@@ -115,7 +115,7 @@ class Inventory : public Worker {
       }
       const std::string name = absl::StrCat(targets::SegmentOf(queue.name), ".csv.gz"), bytes = gzip.Finish();
       TENURE_RETURN_IF_ERROR(
-          targets::PutVerified(sink, absl::StrCat(place, "/", name), bytes, "application/gzip", context.stop()));
+          targets::PutVerified(sink, absl::StrCat(place, "/", name), bytes, "application/gzip", visit.stop));
       Count("written");
       manifest["queues"].push_back({{"queue", queue.name},
                                     {"jobs", jobs},
@@ -124,7 +124,7 @@ class Inventory : public Worker {
                                     {"sha256", targets::Hex(targets::Sha256(bytes))}});
     }
     TENURE_RETURN_IF_ERROR(targets::PutVerified(sink, absl::StrCat(place, "/manifest.json"), manifest.dump(2) + "\n",
-                                                "application/json", context.stop()));
+                                                "application/json", visit.stop));
     Count("written");
     return absl::OkStatus();
   }

@@ -48,11 +48,9 @@ class Relay : public Worker {
         timeout_(d.tunables->Duration("relay.timeout")),
         loop_(*d.store, *d.clock, *d.metrics, *d.target_access, store::TargetPurpose::kRelay,
               d.tunables->Duration("relay.poll_interval"),
-              [this](const store::TargetWork& work, RunContext& context) { return Serve(work, context); }) {}
+              [this](const targets::Visit& visit) { return Serve(visit); }) {}
 
-  absl::Status Run(RunContext& context) override {
-    return RunRounds(context, [&] { return loop_.Round(context); });
-  }
+  absl::Status Run(RunContext& context) override { return loop_.Run(context); }
 
  private:
   // Where a queue is read next, per priority: what lies before was read, and is looked at again now and then, for what
@@ -62,25 +60,30 @@ class Relay : public Worker {
     Clock::TimePoint head_due{};
   };
 
-  absl::StatusOr<absl::Duration> Serve(const store::TargetWork& work, RunContext& context) {
+  using Cursors = std::map<int32_t, Cursor>;  // By queue.
+
+  absl::StatusOr<absl::Duration> Serve(const targets::Visit& visit) {
+    const store::TargetWork& work = visit.work;
+    Cursors& cursors = cursors_.Of(work.target.id);
     const int32_t replica = replica_();
     if (replica == 0) return absl::ZeroDuration();
     TENURE_ASSIGN_OR_RETURN(const std::vector<store::Queue> queues, store_.LoadQueues(work.queue_ids));
     absl::Duration lag;
     for (const store::Queue& queue : queues) {
-      while (!context.stopped()) {
-        TENURE_ASSIGN_OR_RETURN(const std::vector<store::ClaimedJob> jobs, Claim(queue.id, replica, work));
+      while (!visit.stopped()) {
+        TENURE_ASSIGN_OR_RETURN(const std::vector<store::ClaimedJob> jobs,
+                                Claim(cursors[queue.id], queue.id, replica, work));
         if (jobs.empty()) break;
-        TENURE_RETURN_IF_ERROR(PassOn(work, queue, jobs, context));
+        TENURE_RETURN_IF_ERROR(PassOn(visit, queue, jobs));
       }
-      TENURE_ASSIGN_OR_RETURN(const absl::Duration waits, Oldest(queue.id));
+      TENURE_ASSIGN_OR_RETURN(const absl::Duration waits, Oldest(cursors[queue.id], queue.id));
       if (!queue.paused) lag = std::max(lag, waits);
     }
     return lag;
   }
 
-  absl::StatusOr<std::vector<store::ClaimedJob>> Claim(int32_t queue, int32_t replica, const store::TargetWork& work) {
-    Cursor& cursor = cursors_[queue];
+  absl::StatusOr<std::vector<store::ClaimedJob>> Claim(Cursor& cursor, int32_t queue, int32_t replica,
+                                                       const store::TargetWork& work) {
     if (clock_.Now() >= cursor.head_due) {
       cursor.head_due = clock_.Now() + absl::ToChronoNanoseconds(kHeadInterval);
       cursor.after.clear();
@@ -110,8 +113,9 @@ class Relay : public Worker {
     return std::move(result.jobs);
   }
 
-  absl::Status PassOn(const store::TargetWork& work, const store::Queue& queue,
-                      const std::vector<store::ClaimedJob>& jobs, RunContext& context) {
+  absl::Status PassOn(const targets::Visit& visit, const store::Queue& queue,
+                      const std::vector<store::ClaimedJob>& jobs) {
+    const store::TargetWork& work = visit.work;
     targets::HttpRequest request;
     request.url = absl::StrCat(work.target.settings.url, "/tenure.v1.JobService/Enqueue");
     while (absl::StrContains(request.url, "//tenure.v1")) request.url.erase(request.url.find("//tenure.v1"), 1);
@@ -129,7 +133,7 @@ class Relay : public Worker {
                                                     claimed.job, queue.name, source + claimed.job.id.ToString()));
                                               }),
                                 "]}");
-    absl::StatusOr<targets::HttpResponse> response = loop_.http().Fetch(std::move(request), context.stop());
+    absl::StatusOr<targets::HttpResponse> response = visit.http.Fetch(std::move(request), visit.stop);
     std::string error;
     nlohmann::json answer;
     if (!response.ok()) {
@@ -152,11 +156,11 @@ class Relay : public Worker {
       Count("refused", jobs.size());
       return absl::UnavailableError(error);
     }
-    return Settle(work, queue, jobs, answer["results"], context);
+    return Settle(visit, queue, jobs, answer["results"]);
   }
 
-  absl::Status Settle(const store::TargetWork& work, const store::Queue& queue,
-                      const std::vector<store::ClaimedJob>& jobs, const nlohmann::json& results, RunContext& context) {
+  absl::Status Settle(const targets::Visit& visit, const store::Queue& queue,
+                      const std::vector<store::ClaimedJob>& jobs, const nlohmann::json& results) {
     std::vector<store::CompleteItem> done;
     std::vector<store::GiveBackItem> later;
     std::vector<store::FailItem> failed;
@@ -184,13 +188,13 @@ class Relay : public Worker {
     if (!failed.empty()) TENURE_RETURN_IF_ERROR(store_.Fail(queue.id, failed).status());
     Count("accepted", done.size());
     Count("refused", later.size() + failed.size());
-    return store_.NoteTarget(context.fence(), work.target.id, last_error, std::nullopt);
+    return store_.NoteTarget(visit.fence, visit.work.target.id, last_error, std::nullopt);
   }
 
   // How long the oldest ready job of a queue has waited.
-  absl::StatusOr<absl::Duration> Oldest(int32_t queue) {
+  absl::StatusOr<absl::Duration> Oldest(const Cursor& cursor, int32_t queue) {
     std::vector<store::ReadyRange> from;
-    for (const auto& [priority, after] : cursors_[queue].after) {
+    for (const auto& [priority, after] : cursor.after) {
       from.push_back({queue, priority, store::kLowestKey, store::kHighestKey, 0});
     }
     if (from.empty()) return absl::ZeroDuration();
@@ -211,7 +215,7 @@ class Relay : public Worker {
   const std::function<int32_t()> replica_;
   const size_t batch_;
   const absl::Duration timeout_;
-  std::map<int32_t, Cursor> cursors_;  // By queue.
+  targets::PerTarget<Cursors> cursors_;
   targets::TargetLoop loop_;
 };
 

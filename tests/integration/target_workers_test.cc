@@ -62,6 +62,7 @@ class TargetWorkersTest : public StoreTest {
     TestDaemonOptions options;
     options.database_url = database_.url();
     options.settings = {{"allow-private-targets", "true"}, {"target-directory", folder_}};
+    options.environment = {{"AWS_ACCESS_KEY_ID", "AKID"}, {"AWS_SECRET_ACCESS_KEY", "secret"}};
     for (const char* fast : {"event-log.poll_interval=20ms", "export.interval=100ms", "inventory.poll_interval=20ms",
                              "relay.poll_interval=20ms"}) {
       set.emplace_back(fast);
@@ -390,6 +391,65 @@ TEST_F(InventoryTest, AKilledLeaderIsFollowed) {
   ASSERT_TRUE(Eventually(40, [&] { return Files("manifest.json").size() == 2; }));
   const auto manifest = nlohmann::json::parse(ReadFile(Files("manifest.json")[1]));
   EXPECT_EQ(manifest["queues"][0]["jobs"], 1);
+}
+
+TEST_F(TargetWorkersTest, ATargetThatHangsHoldsUpNoOther) {
+  HttpReceiver silent;
+  silent.Hold();
+  auto daemon = Start();
+  client::Client client = Connect(daemon->grpc_address());
+  Sql("select tenure.ensure_day(tenure.today() - 40)");
+  EndJobs(client, 1);
+  Sql("update tenure.history set ended_on = ended_on - 40");
+  for (const auto purpose :
+       {client::TargetPurpose::kEventLog, client::TargetPurpose::kExport, client::TargetPurpose::kInventory}) {
+    client::TargetSpec good = Spec(purpose), bad = good;
+    if (purpose == client::TargetPurpose::kEventLog) good.interval = bad.interval = 1s;
+    if (purpose == client::TargetPurpose::kInventory) good.queues = bad.queues = {"q"};
+    bad.url = "s3://bucket/prefix";
+    bad.endpoint = absl::StrCat("http://127.0.0.1:", silent.port());
+    const std::string name = absl::StrCat(static_cast<int>(purpose));
+    ASSERT_EQ(client.CreateTarget("a-bad-" + name, bad).status(), absl::OkStatus());
+    ASSERT_EQ(client.CreateTarget("good-" + name, good).status(), absl::OkStatus());
+  }
+  EndJobs(client, 1);
+  // Each of the three hangs by now, a minute long.
+  ASSERT_TRUE(silent.Await([](const auto& requests) { return requests.size() >= 3; }));
+  EXPECT_TRUE(Eventually(20, [&] { return !Files("/events/").empty(); }));
+  EXPECT_TRUE(Eventually(20, [&] { return Files("/history/").size() == 2; }));
+  EXPECT_TRUE(Eventually(20, [&] { return !Files("/inventory/").empty(); }));
+  EndJobs(client, 1);
+  EXPECT_TRUE(Eventually(20, [&] { return client.GetTarget("good-2")->events_total >= 2; })) << "and goes on";
+  EXPECT_EQ(client.GetTarget("a-bad-2")->events_total, 0);
+  // The daemon stops though they hang.
+  const auto began = std::chrono::steady_clock::now();
+  daemon.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
+}
+
+TEST_F(RelayTest, APeerThatHangsHoldsUpNoOther) {
+  ScopedDatabase peer_database(MigratedTemplate());
+  TestDaemonOptions peer_options;
+  peer_options.database_url = peer_database.url();
+  TestDaemon peer(peer_options);
+  HttpReceiver silent;
+  silent.Hold();
+  const auto daemon = Start({"relay.timeout=1m"});
+  client::Client client = Connect(daemon->grpc_address());
+  client::TargetSpec spec;
+  spec.purpose = client::TargetPurpose::kRelay;
+  spec.url = silent.url("");
+  spec.queues = {"stuck"};
+  ASSERT_EQ(client.CreateTarget("a-silent", spec).status(), absl::OkStatus());
+  Enqueue(client, "stuck");
+  ASSERT_TRUE(silent.Await([](const auto& requests) { return !requests.empty(); }));
+  spec.url = absl::StrCat("http://127.0.0.1:", peer.http_port());
+  spec.queues = {"orders"};
+  ASSERT_EQ(client.CreateTarget("peer", spec).status(), absl::OkStatus());
+  for (int i = 0; i < 3; ++i) {
+    const std::string id = Enqueue(client, "orders");
+    ASSERT_TRUE(Eventually(20, [&] { return client.Get(id)->state == client::JobState::kCompleted; }));
+  }
 }
 
 TEST_F(RelayTest, AKilledLeaderLosesAndDoublesNoJob) {
