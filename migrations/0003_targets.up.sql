@@ -20,6 +20,9 @@ create table tenure.target (
   events smallint not null default 0,
   -- How often, or how long to gather; NULL: the purpose's default.
   interval_us bigint,
+  -- Of inventory: a cron expression, instead of an interval, and its time zone; empty: none, and UTC.
+  cron text not null default '',
+  time_zone text not null default '',
   -- Of export: days that a partition must be over.
   min_age_days int,
   paused boolean not null default false,

@@ -57,7 +57,7 @@ std::string NameOf(const Names<Enum>& names, int value) {
 
 struct SpecOptions {
   std::string name, purpose;
-  std::optional<std::string> url, region, endpoint, description, secret_file;
+  std::optional<std::string> url, region, endpoint, description, secret_file, cron, time_zone;
   std::vector<std::string> queues, events, reset;
   std::optional<absl::Duration> interval;
   std::optional<int32_t> min_age_days;
@@ -79,6 +79,8 @@ void AddSpec(CLI::App& command, SpecOptions& options, bool create) {
       ->check(CLI::IsMember(Keys(Outcomes())));
   command.add_option("--secret-file", options.secret_file, "File with the secret; - for stdin");
   AddDuration(command, "--interval", options.interval, "How long events are gathered, or from one listing to the next");
+  command.add_option("--cron", options.cron, "Of inventory, instead of --interval: when, such as '0 6 * * *'");
+  command.add_option("--time-zone", options.time_zone, "Of --cron, such as Europe/Berlin [UTC]");
   command.add_option("--min-age-days", options.min_age_days, "Of export: how many days a day must be over [30]");
   command.add_option("--region", options.region, "Of SQS and S3");
   command.add_option("--endpoint", options.endpoint, "Another store than Amazon's: https://host[:port]");
@@ -96,6 +98,8 @@ absl::Status SetSpec(const SpecOptions& options, std::istream& in, v1::TargetSpe
   text(options.url, "url", [&](const std::string& value) { spec.set_url(value); });
   text(options.region, "region", [&](const std::string& value) { spec.set_region(value); });
   text(options.endpoint, "endpoint", [&](const std::string& value) { spec.set_endpoint(value); });
+  text(options.cron, "cron", [&](const std::string& value) { spec.set_cron(value); });
+  text(options.time_zone, "time_zone", [&](const std::string& value) { spec.set_time_zone(value); });
   text(options.description, "description", [&](const std::string& value) { spec.set_description(value); });
   for (const std::string& queue : options.queues) spec.add_queues(queue);
   if (!options.queues.empty()) fields.emplace_back("queues");
@@ -154,6 +158,8 @@ void PrintTarget(Context& context, const v1::Target& target) {
                {"queues", Queues(spec)},
                {"events", Events(spec)},
                {"interval", spec.has_interval() ? ShowDuration(FromProto(spec.interval())) : ""},
+               {"cron", OneLine(spec.cron(), 256)},
+               {"time zone", spec.time_zone()},
                {"min age", spec.min_age_days() == 0 ? "" : absl::StrCat(spec.min_age_days(), " days")},
                {"secret", target.has_secret() ? "set" : ""},
                {"taken", events ? absl::StrCat(target.events_total(), " events") : ""},
@@ -313,8 +319,8 @@ void AddTargetCommands(CLI::App& root, Context& context) {
   CLI::App* update = group->add_subcommand("update", "Change a target; what is not named stays");
   AddSpec(*update, *update_options, /*create=*/false);
   AddRepeated(*update, "--reset", update_options->reset, "Set this back to its default; may be repeated")
-      ->check(CLI::IsMember(
-          {"queues", "events", "interval", "min_age_days", "secret", "region", "endpoint", "description"}));
+      ->check(CLI::IsMember({"queues", "events", "interval", "cron", "time_zone", "min_age_days", "secret", "region",
+                             "endpoint", "description"}));
   OnRun(*update, context, [&context, update_options] { return Update(context, *update_options); });
 
   const auto add_names = [&context, group](const std::string& name, const std::string& description, auto run) {

@@ -13,6 +13,7 @@
 #include "server/background/targets/target_loop.h"
 #include "server/background/workers.h"
 #include "server/base/status.h"
+#include "server/store/schedule_timing.h"
 
 namespace tenure::background {
 namespace {
@@ -24,6 +25,7 @@ constexpr Tunable kTunables[] = {
 };
 
 constexpr std::string_view kPurpose = "inventory";
+constexpr size_t kMaxManifest = 1 << 20;
 constexpr std::string_view kHead =
     "id,queue,state,kind,priority,tenant,attempt,failures,crashes,releases,snoozes,holder,due_time,create_time,"
     "update_time,start_time,expire_time,payload_bytes,content_type,error_type,error_message,effect_key,retry_of\r\n";
@@ -79,26 +81,62 @@ class Inventory : public Worker {
   absl::Status Run(RunContext& context) override { return loop_.Run(context); }
 
  private:
+  // Where a listing goes, and what comes after it.
+  struct Listing {
+    std::string when;        // The folder.
+    bool scheduled = false;  // `when` is a slot: whoever makes the listing of a slot writes to the same folder.
+    std::string tag;         // In the names of its objects, so that two who are at the same folder do not mix.
+    absl::Time next;
+  };
+
+  static absl::StatusOr<Listing> Plan(const targets::Visit& visit) {
+    const store::TargetWork& work = visit.work;
+    const store::TargetSettings& settings = work.target.settings;
+    const auto name = [](absl::Time at) { return absl::FormatTime("%Y-%m-%dT%H%M%E3SZ", at, absl::UTCTimeZone()); };
+    if (settings.cron.empty()) {
+      return Listing{name(absl::Now()), false, "", work.now + settings.interval.value_or(store::kInventoryInterval)};
+    }
+    TENURE_ASSIGN_OR_RETURN(const store::Timing timing, store::Timing::Make(store::TimingOf(settings)));
+    // Of the slots that have passed the last one; the others are left out, since the jobs of then are not to be had.
+    const store::Timing::Plan plan =
+        timing.Due(*work.next_run, work.now, absl::ZeroDuration(), 1, store::Overlap::kAllow);
+    return Listing{name(plan.run.empty() ? *work.next_run : plan.run.back()), true, absl::StrCat(".", visit.fence.term),
+                   plan.next};
+  }
+
   absl::StatusOr<absl::Duration> Serve(const targets::Visit& visit) {
     const store::TargetWork& work = visit.work;
-    if (!work.next_run || *work.next_run > absl::ZeroDuration()) return absl::ZeroDuration();
+    if (!work.next_run || *work.next_run > work.now) return absl::ZeroDuration();
     TENURE_ASSIGN_OR_RETURN(const std::unique_ptr<targets::ObjectSink> sink,
                             targets::MakeSink(work.target.settings, visit.access, visit.http));
-    const absl::Status written = Write(*sink, visit);
+    TENURE_ASSIGN_OR_RETURN(const Listing listing, Plan(visit));
+    const absl::Status written = Write(*sink, visit, listing);
     if (!written.ok()) Count("failed");
     TENURE_RETURN_IF_ERROR(written);
-    const absl::Duration interval = work.target.settings.interval.value_or(store::kInventoryInterval);
-    TENURE_RETURN_IF_ERROR(store_.NoteTarget(visit.fence, work.target.id, "", interval));
+    TENURE_RETURN_IF_ERROR(
+        store_.NoteTarget(visit.fence, work.target.id, "", store::NextRun{listing.next, work.target.version}));
     return absl::ZeroDuration();
   }
 
-  absl::Status Write(targets::ObjectSink& sink, const targets::Visit& visit) {
+  // Whether the slot has its manifest: its writer died, or lost its term, before that was written down.
+  static absl::StatusOr<bool> IsDone(targets::ObjectSink& sink, const std::string& manifest, const Listing& listing,
+                                     const std::stop_token& stop) {
+    if (!listing.scheduled) return false;
+    const absl::Status read = sink.Read(manifest, kMaxManifest, stop).status();
+    if (read.ok()) return true;
+    if (absl::IsNotFound(read) || absl::IsPermissionDenied(read)) return false;
+    return read;
+  }
+
+  absl::Status Write(targets::ObjectSink& sink, const targets::Visit& visit, const Listing& listing) {
     const store::TargetWork& work = visit.work;
-    const std::string began = absl::FormatTime("%Y-%m-%dT%H%M%E3SZ", absl::Now(), absl::UTCTimeZone());
-    const std::string place = absl::StrCat(targets::FolderOf(work.target), "/inventory/", began);
+    const std::string place = absl::StrCat(targets::FolderOf(work.target), "/inventory/", listing.when);
+    const std::string manifest_name = absl::StrCat(place, "/manifest.json");
+    TENURE_ASSIGN_OR_RETURN(bool done, IsDone(sink, manifest_name, listing, visit.stop));
+    if (done) return absl::OkStatus();
     TENURE_ASSIGN_OR_RETURN(const std::vector<store::Queue> queues, store_.LoadQueues(work.queue_ids));
     nlohmann::ordered_json manifest = {
-        {"target", work.target.name}, {"began", began}, {"queues", nlohmann::json::array()}};
+        {"target", work.target.name}, {"began", targets::TimeText(absl::Now())}, {"queues", nlohmann::json::array()}};
     for (const store::Queue& queue : queues) {
       targets::Gzip gzip;
       gzip.Append(kHead);
@@ -113,7 +151,8 @@ class Inventory : public Worker {
         after = page.after;
         more = page.more;
       }
-      const std::string name = absl::StrCat(targets::SegmentOf(queue.name), ".csv.gz"), bytes = gzip.Finish();
+      const std::string name = absl::StrCat(targets::SegmentOf(queue.name), listing.tag, ".csv.gz"),
+                        bytes = gzip.Finish();
       TENURE_RETURN_IF_ERROR(
           targets::PutVerified(sink, absl::StrCat(place, "/", name), bytes, "application/gzip", visit.stop));
       Count("written");
@@ -123,8 +162,11 @@ class Inventory : public Worker {
                                     {"bytes", bytes.size()},
                                     {"sha256", targets::Hex(targets::Sha256(bytes))}});
     }
-    TENURE_RETURN_IF_ERROR(targets::PutVerified(sink, absl::StrCat(place, "/manifest.json"), manifest.dump(2) + "\n",
-                                                "application/json", visit.stop));
+    // Once more: a leader that was paused meanwhile finds that another one has listed the slot.
+    TENURE_ASSIGN_OR_RETURN(done, IsDone(sink, manifest_name, listing, visit.stop));
+    if (done) return absl::OkStatus();
+    TENURE_RETURN_IF_ERROR(
+        targets::PutVerified(sink, manifest_name, manifest.dump(2) + "\n", "application/json", visit.stop));
     Count("written");
     return absl::OkStatus();
   }

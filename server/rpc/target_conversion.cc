@@ -11,6 +11,7 @@
 #include "server/base/status.h"
 #include "server/rpc/conversion.h"
 #include "server/rpc/text.h"
+#include "server/store/schedule_timing.h"
 
 namespace tenure::rpc {
 namespace {
@@ -19,6 +20,7 @@ using store::TargetPurpose;
 
 constexpr size_t kMaxNote = 1024;
 constexpr int kMaxQueues = 100;
+constexpr size_t kMaxZone = 64;
 constexpr size_t kMinSecret = 16, kMaxSecret = 256;
 constexpr std::string_view kSecretPrefix = "whsec_";
 
@@ -62,6 +64,12 @@ absl::StatusOr<store::TargetSettings> SpecFrom(v1::TargetSpec& spec, std::set<st
                             DurationIn(kSpec / "interval", spec.interval(), absl::Seconds(1), absl::Hours(24 * 31)));
     set.insert("interval");
   }
+  TENURE_RETURN_IF_ERROR(CheckText(kSpec / "cron", spec.cron(), 0, CronExpression::kMaxBytes));
+  out.cron = std::move(*spec.mutable_cron());
+  if (!out.cron.empty()) set.insert("cron");
+  TENURE_RETURN_IF_ERROR(CheckText(kSpec / "time_zone", spec.time_zone(), 0, kMaxZone));
+  out.time_zone = std::move(*spec.mutable_time_zone());
+  if (!out.time_zone.empty()) set.insert("time_zone");
   if (spec.min_age_days() != 0) {
     TENURE_RETURN_IF_ERROR(CheckRange(kSpec / "min_age_days", spec.min_age_days(), 1, 3650));
     out.min_age_days = spec.min_age_days();
@@ -78,6 +86,17 @@ absl::StatusOr<store::TargetSettings> SpecFrom(v1::TargetSpec& spec, std::set<st
   out.description = std::move(*spec.mutable_description());
   if (!out.description.empty()) set.insert("description");
   return out;
+}
+
+// Cron and time zone.
+absl::Status CheckTiming(const store::TargetSettings& settings) {
+  if (settings.cron.empty()) {
+    if (!settings.time_zone.empty()) return Invalid(kSpec / "time_zone", "goes with cron");
+    return absl::OkStatus();
+  }
+  if (settings.purpose != TargetPurpose::kInventory) return Invalid(kSpec / "cron", "goes with INVENTORY alone");
+  if (settings.interval) return Invalid(kSpec / "cron", "does not go with interval; give one of them");
+  return store::Timing::Make(store::TimingOf(settings), "spec.").status();
 }
 
 // Never tells the secret itself.
@@ -138,6 +157,7 @@ absl::Status CheckTarget(const store::TargetSettings& settings) {
       return Invalid(kSpec / "interval", "goes with EVENT_LOG and INVENTORY alone");
     }
   }
+  TENURE_RETURN_IF_ERROR(CheckTiming(settings));
   if (settings.min_age_days && purpose != TargetPurpose::kExport) {
     return Invalid(kSpec / "min_age_days", "goes with EXPORT alone");
   }
@@ -205,6 +225,9 @@ void ToProto(store::Target&& target, v1::Target* out) {
   }
   if (settings.purpose == TargetPurpose::kEventLog) {
     ToProto(settings.interval.value_or(store::kEventLogInterval), spec.mutable_interval());
+  } else if (!settings.cron.empty()) {
+    spec.set_time_zone(settings.time_zone.empty() ? "UTC" : settings.time_zone);
+    spec.set_cron(std::move(settings.cron));
   } else if (settings.purpose == TargetPurpose::kInventory) {
     ToProto(settings.interval.value_or(store::kInventoryInterval), spec.mutable_interval());
   }

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/store/schedules.h"
 #include "server/store/target_url.h"
 #include "server/store/types.h"
 
@@ -45,10 +46,19 @@ struct TargetSettings {
   std::vector<std::string> queues;  // Empty: all.
   int16_t events = 0;               // EventBit added up.
   std::optional<absl::Duration> interval;
+  std::string cron, time_zone;  // Of inventory, instead of an interval. Empty: none, and UTC.
   std::optional<int32_t> min_age_days;
   std::string secret;
   std::string description;
 };
+
+// The instants of a target with a cron expression.
+inline ScheduleTiming TimingOf(const TargetSettings& settings) {
+  ScheduleTiming timing;
+  timing.cron = settings.cron;
+  if (!settings.time_zone.empty()) timing.time_zone = settings.time_zone;
+  return timing;
+}
 
 struct Target {
   int64_t id = 0;
@@ -67,8 +77,10 @@ struct Target {
 };
 
 // The fields that UpdateTarget may change.
-inline constexpr std::string_view kTargetFields[] = {"url",      "region",       "endpoint", "queues",     "events",
-                                                     "interval", "min_age_days", "secret",   "description"};
+// A new cron ends an interval, and the other way round.
+inline constexpr std::string_view kTargetFields[] = {"url",          "region",   "endpoint",   "queues",
+                                                     "events",       "interval", "cron",       "time_zone",
+                                                     "min_age_days", "secret",   "description"};
 
 // The end of a job.
 struct JobEvent {
@@ -97,7 +109,14 @@ struct TargetWork {
   std::vector<int32_t> queue_ids;
   bool fresh = false;                           // The outbox may have something for it.
   std::optional<absl::Duration> next_delivery;  // From now; of those that are to be sent again.
-  std::optional<absl::Duration> next_run;       // From now (inventory); negative: overdue.
+  absl::Time now;                               // When this was so.
+  std::optional<absl::Time> next_run;           // Inventory: the slot of its next listing, which may be past.
+};
+
+// For NoteTarget.
+struct NextRun {
+  absl::Time at;
+  int64_t version = 0;  // Of the target, as it was served.
 };
 
 // A place in the outbox, within a window of snapshots.
@@ -210,8 +229,9 @@ class TargetStore {
   virtual absl::Status SettleDeliveries(const Fence& fence, int64_t target,
                                         std::span<const DeliveryOutcome> outcomes) = 0;
   // Writes down how a target fares: an error, or (empty) that all is well; `next_run` if it runs by the clock.
+  // That one is written only if the target is still of this version, since a change by its owner sets it, too.
   virtual absl::Status NoteTarget(const Fence& fence, int64_t target, std::string_view error,
-                                  std::optional<absl::Duration> next_run) = 0;
+                                  std::optional<NextRun> next_run) = 0;
   // Forgets dead deliveries of a target older than `age`, at most `limit`. Returns how many.
   virtual absl::StatusOr<int> PruneDeliveries(const Fence& fence, int64_t target, absl::Duration age, int limit) = 0;
   // Days of history and dead letters that are over for at least `min_age_days` and that the target has not taken yet,

@@ -185,6 +185,34 @@ TEST_F(TargetStoreTest, AnUpdateChangesWhatItNamesAndMayBeRefused) {
   EXPECT_EQ(store_->GetTarget("t")->settings.url, "https://example.com/hook");
 }
 
+TEST_F(TargetStoreTest, AChangeByTheOwnerOutweighsTheWorkersNextRun) {
+  TargetSettings settings;
+  settings.purpose = TargetPurpose::kInventory;
+  settings.url = "file:///somewhere";
+  settings.queues = {"q"};
+  settings.cron = "0 6 * * *";
+  settings.time_zone = "Europe/Berlin";
+  const int64_t target = Make("t", settings);
+  const Fence fence = Lead("inventory");
+  const auto load = [&] { return store_->LoadTargets(TargetPurpose::kInventory)->at(0); };
+  const TargetWork work = load();
+  ASSERT_TRUE(work.next_run.has_value());
+  EXPECT_GT(*work.next_run, work.now);
+  EXPECT_LE(*work.next_run, work.now + absl::Hours(25));
+  EXPECT_EQ(Sql("select (next_at at time zone 'Europe/Berlin')::time from tenure.target_state"), "06:00:00");
+  const absl::Time next = work.now + absl::Hours(100);
+  ASSERT_EQ(store_->NoteTarget(fence, target, "", NextRun{next, work.target.version}), absl::OkStatus());
+  EXPECT_LT(absl::AbsDuration(*load().next_run - next), absl::Microseconds(1));
+  TargetSettings change;
+  change.cron = "0 7 * * *";
+  ASSERT_TRUE(
+      store_->UpdateTarget("t", change, {}, {"cron"}, [](const TargetSettings&) { return absl::OkStatus(); }).ok());
+  EXPECT_EQ(Sql("select (next_at at time zone 'Europe/Berlin')::time from tenure.target_state"), "07:00:00");
+  ASSERT_EQ(store_->NoteTarget(fence, target, "", NextRun{next, work.target.version}), absl::OkStatus());
+  EXPECT_EQ(Sql("select (next_at at time zone 'Europe/Berlin')::time from tenure.target_state"), "07:00:00")
+      << "what was planned for the old schedule is not written";
+}
+
 TEST_F(TargetStoreTest, WhoListensIsDerivedFromAllTargets) {
   const std::string all =
       "select string_agg(queue_id || ':' || events, ' ' order by queue_id) from tenure.outbox_interest";

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "server/base/status.h"
+#include "server/store/postgres/connection.h"
 #include "tenure/client.h"
 #include "tests/support/daemon.h"
 #include "tests/support/engine_fixture.h"
@@ -391,6 +392,83 @@ TEST_F(InventoryTest, AKilledLeaderIsFollowed) {
   ASSERT_TRUE(Eventually(40, [&] { return Files("manifest.json").size() == 2; }));
   const auto manifest = nlohmann::json::parse(ReadFile(Files("manifest.json")[1]));
   EXPECT_EQ(manifest["queues"][0]["jobs"], 1);
+}
+
+TEST_F(InventoryTest, ListsOnceForEachSlotOfItsSchedule) {
+  const auto daemon = Start();
+  client::Client client = Connect(daemon->grpc_address());
+  Enqueue(client, "q");
+  client::TargetSpec spec = Spec(client::TargetPurpose::kInventory);
+  spec.queues = {"q"};
+  spec.cron = "0 0 1 1 *";
+  spec.time_zone = "Asia/Tokyo";
+  const auto made = client.CreateTarget("stock", spec);
+  ASSERT_EQ(made.status(), absl::OkStatus());
+  EXPECT_EQ(made->spec.cron, "0 0 1 1 *");
+  EXPECT_EQ(made->spec.time_zone, "Asia/Tokyo");
+  EXPECT_FALSE(made->spec.interval.has_value());
+  // Nothing at once, but at the next new year there.
+  const std::string at = "select (next_at at time zone 'Asia/Tokyo')::text from tenure.target_state";
+  const std::string next = Sql(at);
+  EXPECT_EQ(next, Sql("select (date_trunc('year', now() at time zone 'Asia/Tokyo') + interval '1 year')::text"));
+  // Several slots were missed: the last one is made up for, under its own name.
+  Sql("update tenure.target_state set next_at = '2019-01-01 00:00 Asia/Tokyo'");
+  ASSERT_TRUE(Eventually(20, [&] { return Sql(at) == next; })) << Sql(at);
+  ASSERT_EQ(Files("manifest.json").size(), 1u);
+  const fs::path manifest = Files("manifest.json")[0];
+  EXPECT_EQ(
+      manifest.parent_path().filename().string(),
+      Sql("select to_char(date_trunc('year', now() at time zone 'Asia/Tokyo') at time zone 'Asia/Tokyo' at time zone "
+          "'UTC', 'YYYY-MM-DD\"T\"HH24MISS.MS\"Z\"')"));
+  const auto content = nlohmann::json::parse(ReadFile(manifest));
+  EXPECT_EQ(content["queues"][0]["jobs"], 1);
+  EXPECT_TRUE(fs::exists(manifest.parent_path() / content["queues"][0]["name"].get<std::string>()));
+  // Its writer died before it could write down that the slot is done: whoever follows leaves the manifest as it is.
+  Enqueue(client, "q");
+  const size_t files = Files("/inventory/").size();
+  Sql("update tenure.target_state set next_at = '2019-01-01 00:00 Asia/Tokyo'");
+  ASSERT_TRUE(Eventually(20, [&] { return Sql(at) == next; }));
+  EXPECT_EQ(Files("/inventory/").size(), files);
+  EXPECT_EQ(nlohmann::json::parse(ReadFile(manifest)), content);
+  // An interval takes the place of the schedule, and the other way round.
+  client::TargetChange change;
+  change.interval = 1h;
+  auto changed = client.UpdateTarget("stock", change);
+  ASSERT_EQ(changed.status(), absl::OkStatus());
+  EXPECT_EQ(changed->spec.cron, "");
+  EXPECT_EQ(changed->spec.time_zone, "");
+  EXPECT_EQ(changed->spec.interval, std::optional<client::Duration>(1h));
+  EXPECT_EQ(Sql("select next_at <= now() + interval '1 hour' from tenure.target_state"), "t");
+  change = {};
+  change.cron = "@yearly";
+  changed = client.UpdateTarget("stock", change);
+  ASSERT_EQ(changed.status(), absl::OkStatus());
+  EXPECT_FALSE(changed->spec.interval.has_value());
+  EXPECT_EQ(changed->spec.time_zone, "UTC");
+  EXPECT_EQ(Sql("select extract(doy from next_at at time zone 'UTC') from tenure.target_state"), "1");
+}
+
+TEST_F(InventoryTest, AKilledLeaderLeavesOneManifestForEachSlot) {
+  auto first = StartProcess();
+  ASSERT_TRUE(AwaitLeader("inventory"));
+  auto second = StartProcess();
+  client::Client client = Connect(second->grpc_address());
+  Enqueue(client, "q");
+  client::TargetSpec spec = Spec(client::TargetPurpose::kInventory);
+  spec.queues = {"q"};
+  spec.cron = "0 0 1 1 *";
+  ASSERT_EQ(client.CreateTarget("stock", spec).status(), absl::OkStatus());
+  // The first one dies after the manifest and before the slot is written down as done: a lock keeps it from that.
+  auto holder = store::postgres::Connection::Open(database_.url(), "holder", absl::Seconds(5)).value();
+  {
+    store::postgres::Transaction lock(*holder, {absl::Seconds(60)});
+    ASSERT_TRUE(lock.Run("select 1 from tenure.target for update", store::postgres::Params()).ok());
+    Sql("update tenure.target_state set next_at = '2019-01-01'");
+    ASSERT_TRUE(Eventually(30, [&] { return !Files("manifest.json").empty(); }));
+    first->Kill();
+  }
+  ASSERT_TRUE(Eventually(40, [&] { return Sql("select next_at > now() from tenure.target_state") == "t"; }));
+  EXPECT_EQ(Files("manifest.json").size(), 1u);
 }
 
 TEST_F(TargetWorkersTest, ATargetThatHangsHoldsUpNoOther) {

@@ -108,7 +108,7 @@ class UnimplementedStore : public store::Store {
   absl::Status SettleDeliveries(const store::Fence&, int64_t, std::span<const store::DeliveryOutcome>) override {
     return Unimplemented();
   }
-  absl::Status NoteTarget(const store::Fence&, int64_t, std::string_view, std::optional<absl::Duration>) override {
+  absl::Status NoteTarget(const store::Fence&, int64_t, std::string_view, std::optional<store::NextRun>) override {
     return Unimplemented();
   }
   absl::StatusOr<int> PruneDeliveries(const store::Fence&, int64_t, absl::Duration, int) override {

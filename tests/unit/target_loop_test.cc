@@ -31,7 +31,7 @@ class ListStore : public testing::UnimplementedStore {
     return works;
   }
   absl::Status NoteTarget(const store::Fence& fence, int64_t target, std::string_view error,
-                          std::optional<absl::Duration>) override {
+                          std::optional<store::NextRun>) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     EXPECT_EQ(fence.term, 7);
     noted_[target] = std::string(error);

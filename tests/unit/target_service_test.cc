@@ -40,6 +40,7 @@ class TargetServiceTest : public ::testing::Test {
   JsonDispatcher dispatcher_{methods_};
 };
 
+constexpr char kStock[] = R"("purpose":"TARGET_PURPOSE_INVENTORY","url":"file:///x","queues":["q"])";
 constexpr char kHook[] =
     R"("purpose":"TARGET_PURPOSE_NOTIFY","url":"https://example.com/","secret":"0123456789abcdef")";
 
@@ -69,6 +70,14 @@ TEST_F(TargetServiceTest, RefusedFieldsAreNamedWithTheirRule) {
       {"CreateTarget", Create(absl::StrCat(kHook, R"(,"interval":"5s")")),
        "spec.interval: goes with EVENT_LOG and INVENTORY"},
       {"CreateTarget", Create(absl::StrCat(kHook, R"(,"interval":"0.5s")")), "spec.interval: is 500ms"},
+      {"CreateTarget", Create(absl::StrCat(kHook, R"(,"cron":"@daily")")), "spec.cron: goes with INVENTORY"},
+      {"CreateTarget", Create(absl::StrCat(kStock, R"(,"cron":"0 25 * * *")")), "spec.cron: "},
+      {"CreateTarget", Create(absl::StrCat(kStock, R"(,"cron":")", std::string(257, '*'), "\"")), "spec.cron: "},
+      {"CreateTarget", Create(absl::StrCat(kStock, R"(,"cron":"@daily","interval":"3600s")")),
+       "spec.cron: does not go with interval"},
+      {"CreateTarget", Create(absl::StrCat(kStock, R"(,"cron":"@daily","timeZone":"Mars/Olympus")")),
+       "spec.time_zone: "},
+      {"CreateTarget", Create(absl::StrCat(kStock, R"(,"timeZone":"UTC")")), "spec.time_zone: goes with cron"},
       {"CreateTarget", Create(absl::StrCat(kHook, R"(,"minAgeDays":5)")), "spec.min_age_days: goes with EXPORT"},
       {"CreateTarget", Create(absl::StrCat(kHook, R"(,"minAgeDays":-5)")), "spec.min_age_days: is -5"},
       {"CreateTarget", Create(absl::StrCat(kHook, R"(,"endpoint":"https://x")")), "spec.endpoint: goes with"},

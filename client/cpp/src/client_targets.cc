@@ -25,6 +25,8 @@ Target TakeTarget(v1::Target& from) {
   for (const int event : spec.events()) to.spec.events.push_back(static_cast<JobOutcome>(event));
   if (spec.has_interval()) to.spec.interval = internal::FromProto(spec.interval());
   to.spec.min_age_days = spec.min_age_days();
+  to.spec.cron = std::move(*spec.mutable_cron());
+  to.spec.time_zone = std::move(*spec.mutable_time_zone());
   to.spec.region = std::move(*spec.mutable_region());
   to.spec.endpoint = std::move(*spec.mutable_endpoint());
   to.spec.description = std::move(*spec.mutable_description());
@@ -46,6 +48,8 @@ absl::Status CheckTexts(const TargetSpec& spec) {
                                     {"secret", spec.secret},
                                     {"region", spec.region},
                                     {"endpoint", spec.endpoint},
+                                    {"cron", spec.cron},
+                                    {"time_zone", spec.time_zone},
                                     {"description", spec.description}}) {
     if (absl::Status status = internal::CheckText(field, text); !status.ok()) return status;
   }
@@ -66,6 +70,8 @@ void Put(const TargetSpec& spec, v1::TargetSpec& to) {
   to.set_region(spec.region);
   to.set_endpoint(spec.endpoint);
   to.set_description(spec.description);
+  to.set_cron(spec.cron);
+  to.set_time_zone(spec.time_zone);
 }
 
 // The calls that name a target and answer with it.
@@ -112,6 +118,8 @@ absl::StatusOr<Target> Client::UpdateTarget(std::string_view name, const TargetC
   take(change.region, spec.region, "region");
   take(change.endpoint, spec.endpoint, "endpoint");
   take(change.description, spec.description, "description");
+  take(change.cron, spec.cron, "cron");
+  take(change.time_zone, spec.time_zone, "time_zone");
   for (const std::string& field : reset) {
     if (absl::Status status = internal::CheckText("reset", field); !status.ok()) return status;
     mask->add_paths(field);

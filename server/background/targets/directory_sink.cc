@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 absl::Status Failed(const std::string& what, const fs::path& path, int error) {
-  return absl::UnavailableError(absl::StrCat("cannot ", what, " ", path.string(), ": ", std::strerror(error)));
+  const std::string message = absl::StrCat("cannot ", what, " ", path.string(), ": ", std::strerror(error));
+  return error == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
 
 class Descriptor {

@@ -21,6 +21,7 @@ class ObjectSink {
   // segments with / between them, none of which is empty, . or ..
   virtual absl::Status Put(const std::string& name, const std::string& bytes, std::string_view content_type,
                            const std::stop_token& stop) = 0;
+  // NOT_FOUND, or PERMISSION_DENIED from stores that tell no more, if there is none.
   virtual absl::StatusOr<std::string> Read(const std::string& name, size_t max_bytes, const std::stop_token& stop) = 0;
 };
 

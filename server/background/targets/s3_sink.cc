@@ -27,8 +27,12 @@ absl::StatusOr<HttpResponse> S3Sink::Send(HttpRequest request, const std::string
   SignAws(credentials_, "s3", url_.region, absl::Now(), request);
   TENURE_ASSIGN_OR_RETURN(HttpResponse response, http_.Fetch(std::move(request), stop));
   if (response.status < 200 || response.status >= 300) {
-    return absl::UnavailableError(
-        absl::StrCat("the store answers ", response.status, " ", CodeOf(response.body), " for ", key));
+    const std::string error =
+        absl::StrCat("the store answers ", response.status, " ", CodeOf(response.body), " for ", key);
+    if (response.status == 404) return absl::NotFoundError(error);
+    // What is missing is denied to those who may not list.
+    if (response.status == 403) return absl::PermissionDeniedError(error);
+    return absl::UnavailableError(error);
   }
   return response;
 }

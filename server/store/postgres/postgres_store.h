@@ -161,7 +161,7 @@ class PostgresStore : public Store {
   absl::StatusOr<std::vector<Delivery>> DueDeliveries(int64_t target, int limit) override;
   absl::Status SettleDeliveries(const Fence& fence, int64_t target, std::span<const DeliveryOutcome> outcomes) override;
   absl::Status NoteTarget(const Fence& fence, int64_t target, std::string_view error,
-                          std::optional<absl::Duration> next_run) override;
+                          std::optional<NextRun> next_run) override;
   absl::StatusOr<int> PruneDeliveries(const Fence& fence, int64_t target, absl::Duration age, int limit) override;
   absl::StatusOr<std::vector<DayPartition>> ListExports(int64_t target, int32_t min_age_days) override;
   absl::StatusOr<std::vector<Job>> ReadDay(const DayPartition& day, int64_t after, int limit) override;

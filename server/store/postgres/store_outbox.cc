@@ -41,7 +41,8 @@ absl::Status InTerm(const absl::StatusOr<Result>& rows) {
 absl::StatusOr<std::vector<TargetWork>> PostgresStore::LoadTargets(TargetPurpose purpose) {
   TENURE_ASSIGN_OR_RETURN(Result rows,
                           RunOne("load_targets", sql::kLoadTargets, Params().Add(static_cast<int16_t>(purpose))));
-  const int fresh = rows.Column("fresh"), delivery = rows.Column("next_delivery"), run = rows.Column("next_run");
+  const int fresh = rows.Column("fresh"), delivery = rows.Column("next_delivery"), run = rows.Column("next_run"),
+            now = rows.Column("now");
   std::vector<TargetWork> targets;
   for (int row = 0; row < rows.rows(); ++row) {
     TargetWork work;
@@ -49,7 +50,8 @@ absl::StatusOr<std::vector<TargetWork>> PostgresStore::LoadTargets(TargetPurpose
     work.queue_ids = ReadQueueIds(rows, row);
     work.fresh = rows.Bool(row, fresh);
     if (!rows.IsNull(row, delivery)) work.next_delivery = absl::Seconds(rows.Double(row, delivery));
-    if (!rows.IsNull(row, run)) work.next_run = absl::Seconds(rows.Double(row, run));
+    work.now = rows.Time(row, now);
+    work.next_run = rows.OptionalTime(row, run);
     targets.push_back(std::move(work));
   }
   return targets;
@@ -175,13 +177,13 @@ absl::Status PostgresStore::SettleDeliveries(const Fence& fence, int64_t target,
 }
 
 absl::Status PostgresStore::NoteTarget(const Fence& fence, int64_t target, std::string_view error,
-                                       std::optional<absl::Duration> next_run) {
+                                       std::optional<NextRun> next_run) {
   Params params;
   params.Add(fence.worker).Add(fence.term).Add(target).Add(error);
   if (next_run) {
-    params.Add(absl::ToInt64Microseconds(*next_run));
+    params.Add(next_run->at).Add(next_run->version);
   } else {
-    params.AddNull();
+    params.AddNull().AddNull();
   }
   return InTerm(RunOne("note_target", sql::kNoteTarget, params));
 }

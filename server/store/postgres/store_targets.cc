@@ -3,6 +3,7 @@
 #include "server/base/status.h"
 #include "server/store/postgres/postgres_store.h"
 #include "server/store/postgres/target_rows.h"
+#include "server/store/schedule_timing.h"
 #include "statements.sql.h"
 
 namespace tenure::store::postgres {
@@ -23,7 +24,15 @@ void AddSettings(Params& params, const TargetSettings& settings, std::span<const
   } else {
     params.AddNull();
   }
+  params.Add(settings.cron).Add(settings.time_zone);
   params.Add(settings.min_age_days).Add(settings.secret).Add(settings.description);
+}
+
+// When a target with a cron expression runs next; nothing for others.
+absl::StatusOr<std::optional<absl::Time>> NextSlot(const TargetSettings& settings, absl::Time now) {
+  if (settings.cron.empty()) return std::nullopt;
+  TENURE_ASSIGN_OR_RETURN(const Timing timing, Timing::Make(TimingOf(settings), "spec."));
+  return timing.Next(now);
 }
 
 void Merge(const TargetSettings& from, const std::set<std::string>& fields, TargetSettings& to) {
@@ -36,6 +45,11 @@ void Merge(const TargetSettings& from, const std::set<std::string>& fields, Targ
   const bool takes_events = to.purpose == TargetPurpose::kNotify || to.purpose == TargetPurpose::kEventLog;
   if (takes_events && to.events == 0) to.events = kAllEvents;
   if (fields.contains("interval")) to.interval = from.interval;
+  if (fields.contains("cron")) to.cron = from.cron;
+  if (fields.contains("time_zone")) to.time_zone = from.time_zone;
+  if (fields.contains("cron") && !to.cron.empty() && !fields.contains("interval")) to.interval.reset();
+  if (fields.contains("interval") && to.interval && !fields.contains("cron")) to.cron.clear();
+  if (to.cron.empty() && !fields.contains("time_zone")) to.time_zone.clear();
   if (fields.contains("min_age_days")) to.min_age_days = from.min_age_days;
   if (fields.contains("secret")) to.secret = from.secret;
   if (fields.contains("description")) to.description = from.description;
@@ -59,9 +73,12 @@ absl::Status PostgresStore::DeriveInterest(Transaction& tx) {
 absl::StatusOr<Target> PostgresStore::CreateTarget(std::string_view name, const TargetSettings& settings,
                                                    std::span<const int32_t> queues, bool paused) {
   return Run<Target>("create_target", [&](Transaction& tx) -> absl::StatusOr<Target> {
+    TENURE_ASSIGN_OR_RETURN(const Result time, tx.Run(sql::kTransactionTime, Params()));
+    TENURE_ASSIGN_OR_RETURN(const std::optional<absl::Time> first, NextSlot(settings, time.Time(0, 0)));
     Params params;
     params.Add(name).Add(static_cast<int16_t>(settings.purpose)).Add(paused).Add(static_cast<int64_t>(kMaxTargets));
     AddSettings(params, settings, queues);
+    params.Add(first);
     TENURE_ASSIGN_OR_RETURN(Result made, tx.Run(sql::kCreateTarget, params));
     if (made.rows() == 0) {
       TENURE_ASSIGN_OR_RETURN(Result had, tx.Run(sql::kFindTarget, Params().Add(name)));
@@ -83,6 +100,7 @@ absl::StatusOr<Target> PostgresStore::UpdateTarget(std::string_view name, const 
                                                    std::span<const int32_t> queues, const std::set<std::string>& fields,
                                                    const std::function<absl::Status(const TargetSettings&)>& check) {
   return Run<Target>("update_target", [&](Transaction& tx) -> absl::StatusOr<Target> {
+    TENURE_ASSIGN_OR_RETURN(const Result time, tx.Run(sql::kTransactionTime, Params()));
     TENURE_ASSIGN_OR_RETURN(Result old, tx.Run(sql::kLockTarget, Params().Add(name)));
     if (old.rows() == 0) return TargetNotFound(name);
     Target target = ReadTarget(old, 0);
@@ -93,6 +111,11 @@ absl::StatusOr<Target> PostgresStore::UpdateTarget(std::string_view name, const 
     Params params;
     params.Add(target.id);
     AddSettings(params, target.settings, ids);
+    std::optional<absl::Time> next;
+    if (fields.contains("cron") || fields.contains("time_zone")) {
+      TENURE_ASSIGN_OR_RETURN(next, NextSlot(target.settings, time.Time(0, 0)));
+    }
+    params.Add(next);
     TENURE_RETURN_IF_ERROR(tx.Run(sql::kUpdateTarget, params).status());
     if (fields.contains("queues") || fields.contains("events")) TENURE_RETURN_IF_ERROR(DeriveInterest(tx));
     return FindTarget(tx, name);

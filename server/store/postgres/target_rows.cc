@@ -20,6 +20,8 @@ Target ReadTarget(const Result& r, int row) {
   if (const int column = r.Column("interval_us"); !r.IsNull(row, column)) {
     settings.interval = absl::Microseconds(r.Int(row, column));
   }
+  settings.cron = r.Text(row, r.Column("cron"));
+  settings.time_zone = r.Text(row, r.Column("time_zone"));
   if (const int column = r.Column("min_age_days"); !r.IsNull(row, column)) settings.min_age_days = r.Int32(row, column);
   settings.secret = r.Text(row, r.Column("secret"));
   settings.description = r.Text(row, r.Column("description"));

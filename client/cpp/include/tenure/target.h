@@ -25,6 +25,8 @@ struct TargetSpec {
   std::string secret;    // Never returned.
   std::string region, endpoint;
   std::string description;
+  std::string cron;       // Of an inventory, instead of an interval.
+  std::string time_zone;  // Of `cron`. Default UTC.
 };
 
 // What UpdateTarget changes: the fields that are set.
@@ -34,7 +36,7 @@ struct TargetChange {
   std::optional<std::vector<JobOutcome>> events;
   std::optional<Duration> interval;
   std::optional<int> min_age_days;
-  std::optional<std::string> secret, region, endpoint, description;
+  std::optional<std::string> secret, region, endpoint, description, cron, time_zone;
 };
 
 // A target as the daemon knows it.
