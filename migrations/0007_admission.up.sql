@@ -103,3 +103,27 @@ create sequence tenure.admission_rank as bigint;
 
 -- Type 5: keys ('k' and the key), groups ('g' and the group) or the queue ('q') that are to be looked at, told by an application's transaction.
 alter table tenure.event add column admit text[] collate "C";
+
+-- Uniqueness -------------------------------------------------------------------------------------------------------------
+-- The unique key of a job with its scope: 'q:' and the key, or 'k:', its kind, a blank and the key. NULL: none.
+alter table tenure.job add column unique_name text collate "C";
+alter table tenure.history add column unique_name text collate "C";
+alter table tenure.dead_letter add column unique_name text collate "C";
+
+-- Who holds a unique key: the job that was last accepted with it. Whether it counts is read from its row when it is asked, so nothing is
+-- written here when a job ends. Who enqueues with a key locks its row first and looks in a later statement.
+create table tenure.unique_key (
+  queue_id int not null,
+  name text collate "C" not null,
+  job_id bigint not null default 0,
+  job_day int not null default 0,
+  -- It counts until then also if it has ended.
+  held_until timestamptz not null default 'epoch',
+  primary key (queue_id, name)
+) with (fillfactor = 70);
+
+-- Whether the enqueue that used the key was answered with a job that held its unique key.
+alter table tenure.idempotency add column existing boolean not null default false;
+
+create function tenure.unique_name(key text, by_kind boolean, kind text) returns text language sql immutable parallel safe
+  return case when by_kind then 'k:' || kind || ' ' || key else 'q:' || key end;

@@ -3,13 +3,69 @@
 -- Takes no lock on anything that exists. Their plans are kept by the application's session, so they must not be made for an empty table
 -- (a scan) and used on a full one: hence enable_seqscan.
 
+-- Changes a job that has not been claimed, as sql/unique_change.sql does for the daemon, and has the names that it stood at or now waits for looked at.
+-- The caller has locked its row.
+create function tenure.change_job(q int, job bigint, replaces boolean, payload bytea, content_type text, headers jsonb, reschedules boolean,
+                                  due timestamptz) returns void language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+  j tenure.job;
+  to_state smallint;
+  to_gate smallint;
+  today int := tenure.today();
+  apart boolean := length(change_job.payload) > 1000
+                   and to_regclass('tenure.payload_' || to_char(date '1970-01-01' + tenure.today(), 'YYYYMMDD')) is not null;
+begin
+  select x.* into j from tenure.job x where x.id = change_job.job and x.queue_id = q;
+  to_state := j.state;
+  to_gate := j.gate;
+  -- One that waits for other jobs goes on waiting.
+  if change_job.reschedules and not (j.state = 2 and j.gate is null) then
+    if change_job.due > now() then
+      to_state := 1;
+      to_gate := null;
+    elsif j.state = 1 then
+      to_gate := tenure.first_gate(j.group_key, j.concurrency_keys, (select x.gated from tenure.queue x where x.id = q));
+      to_state := case when to_gate is null then 3 else 2 end;
+    end if;
+  end if;
+  update tenure.job x
+  set state = to_state, gate = to_gate, due_at = case when change_job.reschedules then change_job.due else x.due_at end, updated_at = now()
+  where x.id = change_job.job and x.queue_id = q;
+  if change_job.replaces then
+    update tenure.job x
+    set payload = case when not apart then change_job.payload end, payload_day = case when apart then today end,
+        payload_size = length(change_job.payload), content_type = change_job.content_type, headers = change_job.headers
+    where x.id = change_job.job and x.queue_id = q;
+    if apart then
+      insert into tenure.payload as p (day, id, queue_id, data) values (today, change_job.job, q, change_job.payload)
+      on conflict (id, day) do update set data = excluded.data;
+    end if;
+  end if;
+  if to_state = 3 and j.state = 1 then
+    insert into tenure.event (slot, queue_id, type, priority, low_rank, low_id, high_rank, high_id, ready, scheduled)
+    values (tenure.event_slot(), q, 1, j.priority, j.rank, j.id, j.rank, j.id, 1, -1);
+  elsif to_state <> j.state or (change_job.reschedules and to_state = 1) then
+    insert into tenure.event (slot, queue_id, type, scheduled, blocked, ready, due_at)
+    values (tenure.event_slot(), q, 2, (to_state = 1)::int - (j.state = 1)::int, (to_state = 2)::int - (j.state = 2)::int, -(j.state = 3)::int,
+            case when to_state = 1 then change_job.due end);
+    if to_state <> j.state then
+      insert into tenure.event (slot, queue_id, type, admit) values (tenure.event_slot(), q, 5,
+        array(select 'k' || k from unnest(j.concurrency_keys) as k) || coalesce(array['g' || j.group_key], '{}') || array['q']);
+    end if;
+  end if;
+end $$;
+revoke all on function tenure.change_job(int, bigint, boolean, bytea, text, jsonb, boolean, timestamptz) from public;
+
 -- Enqueues one job; one with keys or a group as blocked: the daemon admits it once this has committed. Returns its id, as callers of the API see it. The queue is made if it does not exist (make it beforehand where two
 -- transactions might both do so: the second waits for the first to end).
+-- A unique key is locked until the caller's transaction ends; so is the job that holds it, if on_conflict changes it. Who else enqueues with the key
+-- meanwhile waits, or is told KEY_BUSY.
 create function tenure.enqueue_bytes(
   queue text, kind text, payload bytea, content_type text default 'application/octet-stream', priority int default 0,
   due_at timestamptz default null, delay interval default null, headers jsonb default null, max_attempts int default null,
   expires_at timestamptz default null, idempotency_key text default null, idempotency_retention interval default interval '24 hours',
-  tenant text default null, concurrency_keys text[] default null, group_key text default null)
+  tenant text default null, concurrency_keys text[] default null, group_key text default null, unique_key text default null,
+  unique_by_kind boolean default false, unique_period interval default null, on_conflict text default 'return')
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   q int;
@@ -25,6 +81,10 @@ declare
   within bigint;
   keys text[];
   first smallint;
+  uname text;
+  holder record;
+  changes boolean := enqueue_bytes.on_conflict in ('replace', 'reschedule', 'replace_and_reschedule');
+  changeable boolean := false;
 begin
   if enqueue_bytes.queue is null or enqueue_bytes.queue !~ '^[A-Za-z0-9._:/-]{1,128}$' then
     raise exception 'tenure.enqueue: queue: must be 1 to 128 bytes of [A-Za-z0-9._:/-]' using errcode = 'invalid_parameter_value';
@@ -85,6 +145,18 @@ begin
   if octet_length(enqueue_bytes.group_key) not between 1 and 255 then
     raise exception 'tenure.enqueue: group_key: must be 1 to 255 bytes' using errcode = 'invalid_parameter_value';
   end if;
+  if octet_length(enqueue_bytes.unique_key) not between 1 and 255 then
+    raise exception 'tenure.enqueue: unique_key: must be 1 to 255 bytes' using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.on_conflict is null
+     or enqueue_bytes.on_conflict not in ('return', 'replace', 'reschedule', 'replace_and_reschedule', 'reject') then
+    raise exception 'tenure.enqueue: on_conflict: must be return, replace, reschedule, replace_and_reschedule or reject'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.unique_period is not null and (changes or enqueue_bytes.unique_period not between interval '1 millisecond' and interval '365 days') then
+    raise exception 'tenure.enqueue: unique_period: must be from 1 millisecond to 365 days, with return or reject only'
+      using errcode = 'invalid_parameter_value';
+  end if;
   keys := (select array_agg(distinct k collate "C" order by k collate "C") from unnest(enqueue_bytes.concurrency_keys) as k);
 
   select x.id, x.gated, x.start_within_us into q, gated, within from tenure.queue x where x.name = enqueue_bytes.queue;
@@ -101,11 +173,12 @@ begin
   if enqueue_bytes.idempotency_key is not null then
     print := sha256(convert_to(jsonb_build_array('sql', enqueue_bytes.kind, encode(payload, 'hex'), enqueue_bytes.content_type,
       enqueue_bytes.priority, enqueue_bytes.due_at, enqueue_bytes.delay, enqueue_bytes.headers, enqueue_bytes.max_attempts,
-      enqueue_bytes.expires_at, enqueue_bytes.tenant, keys, enqueue_bytes.group_key)::text, 'UTF8'));
+      enqueue_bytes.expires_at, enqueue_bytes.tenant, keys, enqueue_bytes.group_key, enqueue_bytes.unique_key,
+      enqueue_bytes.unique_by_kind, enqueue_bytes.unique_period, enqueue_bytes.on_conflict)::text, 'UTF8'));
     insert into tenure.idempotency as k (queue_id, scope, key, job_id, job_day, fingerprint, expires_at)
     values (q, 0, enqueue_bytes.idempotency_key, new_id, today, print, now() + enqueue_bytes.idempotency_retention)
     on conflict (queue_id, scope, key) do update
-      set job_id = excluded.job_id, job_day = excluded.job_day, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at
+      set job_id = excluded.job_id, job_day = excluded.job_day, existing = false, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at
       where k.expires_at <= now();
     if not found then
       select k.job_id, k.job_day, k.fingerprint into had from tenure.idempotency k
@@ -118,17 +191,54 @@ begin
     end if;
   end if;
 
+  if enqueue_bytes.unique_key is not null then
+    uname := tenure.unique_name(enqueue_bytes.unique_key, coalesce(enqueue_bytes.unique_by_kind, false), enqueue_bytes.kind);
+    -- Once more if the row was pruned between the two.
+    loop
+      insert into tenure.unique_key as k (queue_id, name) values (q, uname) on conflict (queue_id, name) do nothing;
+      perform 1 from tenure.unique_key k where k.queue_id = q and k.name = uname for update;
+      exit when found;
+    end loop;
+    -- A holder that may be changed, and has not been claimed, is locked, so that nobody takes a lease on it meanwhile.
+    if changes then
+      perform 1 from tenure.unique_key k join tenure.job j on j.id = k.job_id and j.queue_id = q
+      where k.queue_id = q and k.name = uname and j.state in (1, 2, 3) for no key update of j;
+      changeable := found;
+    end if;
+    select k.job_id, k.job_day, k.held_until > now() as held, j.state into holder
+    from tenure.unique_key k left join tenure.job j on j.id = k.job_id and j.queue_id = q where k.queue_id = q and k.name = uname;
+    if (changeable and holder.state in (1, 2, 3)) or (not changes and (holder.state is not null or holder.held)) then
+      if enqueue_bytes.on_conflict = 'reject' then
+        raise exception 'tenure.enqueue: unique_key: job %-%-% holds it (UNIQUE_CONFLICT)', q, holder.job_day, holder.job_id
+          using errcode = 'unique_violation';
+      end if;
+      if changes then
+        perform tenure.change_job(q, holder.job_id, on_conflict like 'replace%', payload, enqueue_bytes.content_type, enqueue_bytes.headers,
+                                  on_conflict like '%reschedule', due);
+      end if;
+      if enqueue_bytes.idempotency_key is not null then
+        update tenure.idempotency k set job_id = holder.job_id, job_day = holder.job_day, existing = true
+        where k.queue_id = q and k.scope = 0 and k.key = enqueue_bytes.idempotency_key;
+      end if;
+      return q || '-' || holder.job_day || '-' || holder.job_id;
+    end if;
+    update tenure.unique_key k
+    set job_id = new_id, job_day = today, held_until = greatest(k.held_until, now() + coalesce(enqueue_bytes.unique_period, interval '0'))
+    where k.queue_id = q and k.name = uname;
+  end if;
+
   if due <= now() then
     first := tenure.first_gate(enqueue_bytes.group_key, keys, gated);
   end if;
   -- A large payload goes apart, unless its day's partition has not been made (the daemon makes it): then it stays in the row.
   apart := size > 1000 and to_regclass('tenure.payload_' || to_char(date '1970-01-01' + today, 'YYYYMMDD')) is not null;
   insert into tenure.job (id, queue_id, state, priority, day, max_attempts, due_at, expires_at, created_at, updated_at, kind, tenant,
-                          payload_size, payload, payload_day, content_type, headers, idempotency_key, concurrency_keys, group_key, gate)
+                          payload_size, payload, payload_day, content_type, headers, idempotency_key, concurrency_keys, group_key, gate,
+                          unique_name)
   values (new_id, q, case when due > now() then 1 when first is not null then 2 else 3 end, enqueue_bytes.priority, today, enqueue_bytes.max_attempts, due,
           coalesce(enqueue_bytes.expires_at, due + within * interval '1 microsecond'), now(), now(), enqueue_bytes.kind, enqueue_bytes.tenant, size,
           case when not apart then payload end, case when apart then today end, enqueue_bytes.content_type, enqueue_bytes.headers,
-          enqueue_bytes.idempotency_key, keys, enqueue_bytes.group_key, first);
+          enqueue_bytes.idempotency_key, keys, enqueue_bytes.group_key, first, uname);
   if apart then
     insert into tenure.payload (day, id, queue_id, data) values (today, new_id, q, payload);
   end if;
@@ -150,10 +260,12 @@ create function tenure.enqueue(
   queue text, kind text, payload text default 'null', content_type text default 'application/json', priority int default 0,
   due_at timestamptz default null, delay interval default null, headers jsonb default null, max_attempts int default null,
   expires_at timestamptz default null, idempotency_key text default null, idempotency_retention interval default interval '24 hours',
-  tenant text default null, concurrency_keys text[] default null, group_key text default null)
+  tenant text default null, concurrency_keys text[] default null, group_key text default null, unique_key text default null,
+  unique_by_kind boolean default false, unique_period interval default null, on_conflict text default 'return')
 returns text language sql
   return tenure.enqueue_bytes(queue, kind, convert_to(payload, 'UTF8'), content_type, priority, due_at, delay, headers, max_attempts,
-                              expires_at, idempotency_key, idempotency_retention, tenant, concurrency_keys, group_key);
+                              expires_at, idempotency_key, idempotency_retention, tenant, concurrency_keys, group_key, unique_key, unique_by_kind, unique_period,
+                              on_conflict);
 
 -- Completes a job under its lease, in the application's transaction: the job is completed if and only if that transaction
 -- commits. Raises SQLSTATE TN001 (the message begins with the reason: LEASE_LOST, JOB_CANCELLED, ALREADY_SETTLED, JOB_NOT_FOUND) when
@@ -214,13 +326,13 @@ begin
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
     backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
-    result, result_type, concurrency_keys, group_key)
+    result, result_type, concurrency_keys, group_key, unique_name)
   values ((now() at time zone 'utc')::date, j.id, j.queue_id, 6, j.priority, j.day, j.attempt, j.failures, j.crashes, j.releases, j.snoozes,
     j.max_attempts, j.crash_budget, j.token, j.token_secret, 1, j.worker, j.leased_at, j.due_at, j.expires_at, j.created_at, j.started_at,
     now(), j.kind, j.tenant, j.payload_size, j.payload, j.payload_day, j.content_type, j.headers, j.backoff_initial_us,
     j.backoff_multiplier, j.backoff_max_us, j.error_message, j.error_type, j.error_detail, j.error_attempt, j.error_at, j.effect_key,
     j.retry_of, j.idempotency_key, complete.result, case when complete.result is not null then complete.content_type end,
-    j.concurrency_keys, j.group_key);
+    j.concurrency_keys, j.group_key, j.unique_name);
   insert into tenure.event (slot, queue_id, type, leased, completed) values (tenure.event_slot(), q, 2, -1, 1);
   if j.gate is not null then
     insert into tenure.event (slot, queue_id, type, admit) values (tenure.event_slot(), q, 5,

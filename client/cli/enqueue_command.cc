@@ -48,10 +48,38 @@ struct EnqueueOptions {
   std::string effect_key;
   std::vector<std::string> keys;
   std::string group;
+  std::string unique_key;
+  bool unique_by_kind = false;
+  std::vector<std::string> unique_states;
+  std::optional<absl::Duration> unique_period;
+  std::string on_conflict;
   std::string file;
   bool wait = false;
   std::optional<absl::Duration> wait_timeout;
 };
+
+const std::map<std::string, v1::UniqueConflict>& Policies() {
+  static const std::map<std::string, v1::UniqueConflict> policies{
+      {"return", v1::UNIQUE_CONFLICT_RETURN_EXISTING},
+      {"replace", v1::UNIQUE_CONFLICT_REPLACE},
+      {"reschedule", v1::UNIQUE_CONFLICT_RESCHEDULE},
+      {"replace-and-reschedule", v1::UNIQUE_CONFLICT_REPLACE_AND_RESCHEDULE},
+      {"reject", v1::UNIQUE_CONFLICT_REJECT}};
+  return policies;
+}
+
+absl::Status SetUnique(const EnqueueOptions& options, v1::Unique& unique) {
+  unique.set_key(options.unique_key);
+  if (options.unique_by_kind) unique.set_scope(v1::UNIQUE_SCOPE_KIND);
+  for (const std::string& name : options.unique_states) {
+    const absl::StatusOr<v1::JobState> state = ParseState(name);
+    if (!state.ok()) return state.status();
+    unique.add_states(*state);
+  }
+  if (options.unique_period) *unique.mutable_period() = ToProto(*options.unique_period);
+  if (!options.on_conflict.empty()) unique.set_on_conflict(Policies().at(options.on_conflict));
+  return absl::OkStatus();
+}
 
 absl::Status MakeSpec(const EnqueueOptions& options, std::istream& in, v1::JobSpec& spec) {
   spec.set_queue(options.queue);
@@ -79,6 +107,9 @@ absl::Status MakeSpec(const EnqueueOptions& options, std::istream& in, v1::JobSp
   spec.set_effect_key(options.effect_key);
   for (const std::string& key : options.keys) spec.add_concurrency_keys(key);
   spec.set_group_key(options.group);
+  if (!options.unique_key.empty()) {
+    if (absl::Status set = SetUnique(options, *spec.mutable_unique()); !set.ok()) return set;
+  }
   return absl::OkStatus();
 }
 
@@ -143,12 +174,16 @@ class Enqueuer {
           Worse(exit_status_, context_.ReportItem(result.error(), numbered_ ? absl::StrCat("line: ", line) : ""));
       return;
     }
-    ++(result.duplicate() ? duplicates_ : accepted_);
+    ++(result.duplicate() || result.existing() ? duplicates_ : accepted_);
     ids_.push_back(result.job_id());
     if (!print_ids_ || context_.json) return;
     context_.out() << result.job_id() << '\n';
-    if (result.duplicate() && !numbered_)
+    if (numbered_) return;
+    if (result.duplicate()) {
       context_.err() << "an earlier enqueue with this idempotency key made the job\n";
+    } else if (result.existing()) {
+      context_.err() << "this job has the unique key already; no other was made\n";
+    }
   }
 
   Context& context_;
@@ -319,6 +354,20 @@ void AddEnqueueCommand(CLI::App& job, Context& context) {
   command->add_option("--effect-key", options->effect_key, "Passed to the worker for the outside world [the job's id]");
   AddRepeated(*command, "--key", options->keys, "A concurrency key, whose limit holds it up; may be repeated");
   command->add_option("--group", options->group, "Strict order: one job of a group at a time");
+  CLI::Option* unique =
+      command->add_option("--unique", options->unique_key, "Unique key: no second job while one with it counts");
+  command->add_flag("--unique-by-kind", options->unique_by_kind, "Only jobs of the same kind count")->needs(unique);
+  AddRepeated(*command, "--unique-state", options->unique_states,
+              "A state in which the other job counts, such as ready; may be repeated [all live ones]")
+      ->needs(unique);
+  AddDuration(*command, "--unique-period", options->unique_period,
+              "The job counts for so long since its enqueue, also once it has ended")
+      ->needs(unique);
+  std::vector<std::string> policies;
+  for (const auto& [name, unused] : Policies()) policies.push_back(name);
+  command->add_option("--on-conflict", options->on_conflict, "What becomes of the other job, or of this one [return]")
+      ->check(CLI::IsMember(policies))
+      ->needs(unique);
   command->add_option("-f,--file", options->file, "JSON lines, one job a line; - for stdin")->type_name("FILE");
   CLI::Option* wait = command->add_flag("--wait", options->wait, "Wait for the outcome and print the result");
   AddDuration(*command, "--wait-timeout", options->wait_timeout, "Wait at most so long [for ever]")->needs(wait);

@@ -65,6 +65,7 @@ absl::StatusOr<v1::JobSpec> ParseLine(const std::string& text, int64_t line, con
   // A line's own bytes do not inherit the media type of the default ones.
   if (parsed.payload().content_case() != v1::Payload::CONTENT_NOT_SET) spec.clear_payload();
   if (parsed.concurrency_keys_size() > 0) spec.clear_concurrency_keys();
+  if (parsed.has_unique()) spec.clear_unique();
   if (!spec.idempotency_key().empty()) spec.set_idempotency_key(absl::StrCat(spec.idempotency_key(), "-", line));
   spec.MergeFrom(parsed);
   if (spec.queue().empty()) return absl::InvalidArgumentError("no \"queue\", and no --queue to stand in for it");

@@ -110,6 +110,8 @@ void PrintJob(std::ostream& out, const v1::Job& job, absl::Time now) {
       {"forwarded to", job.forwarded_to()},
       {"keys", Keys(job)},
       {"group", OneLine(job.group_key(), 255)},
+      {"unique key", absl::StrCat(OneLine(job.unique_key(), 255),
+                                  job.unique_scope() == v1::UNIQUE_SCOPE_KIND ? ", of its kind" : "")},
       {"effect key", OneLine(job.effect_key(), 255)},
       {"idempotency key", OneLine(job.idempotency_key(), 255)},
       {"backoff", backoff},

@@ -1,8 +1,10 @@
-// Retention: makes the partitions of the days to come, drops those past their age, and removes idempotency keys, claim
-// requests and worker rows past their time in small batches. A missing partition is also made on demand by whoever
-// needs it; here it is only made ahead of the hurry of midnight. Each part goes on when another one fails. Keys are
-// removed by the replica that holds their queue's shard; what belongs to no queue is shard 0's. Layer: background.
+// Retention: makes the partitions of the days to come, drops those past their age, and removes idempotency and unique
+// keys, claim requests and worker rows past their time in small batches. A missing partition is also made on demand by
+// whoever needs it; here it is only made ahead of the hurry of midnight. Each part goes on when another one fails. Keys
+// are removed by the replica that holds their queue's shard; what belongs to no queue is shard 0's. Layer: background.
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "absl/strings/str_join.h"
 #include "server/background/workers.h"
@@ -64,7 +66,11 @@ class Retention : public Worker {
       TENURE_ASSIGN_OR_RETURN(links, store_.PruneMoves(held, age, prune_batch_));
     }
     TENURE_ASSIGN_OR_RETURN(const int pruned, store_.Prune(held, prune_batch_));
+    // A page of unique keys; the next at once as long as there is something to forget.
+    std::optional<store::Store::UniqueCursor>& at = unique_[held.first];
+    TENURE_ASSIGN_OR_RETURN(const int forgotten, store_.PruneUnique(held, &at, prune_batch_));
     TENURE_RETURN_IF_ERROR(partitions);
+    if (at && forgotten > 0) return absl::ZeroDuration();
     return pruned >= prune_batch_ || links >= prune_batch_ ? absl::ZeroDuration() : prune_interval_;
   }
 
@@ -76,6 +82,7 @@ class Retention : public Worker {
   const absl::Duration partition_interval_;
   const absl::Duration prune_interval_;
   Clock::TimePoint next_partitions_;
+  std::map<int, std::optional<store::Store::UniqueCursor>> unique_;  // By first shard: where the next page begins.
 };
 
 }  // namespace

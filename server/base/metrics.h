@@ -66,7 +66,7 @@ class Metrics {
 
  public:
   // Jobs.
-  CounterFamily jobs_enqueued;  // queue, outcome: accepted, duplicate, refused
+  CounterFamily jobs_enqueued;  // queue, outcome: accepted, duplicate, existing, refused
   // queue, outcome: completed, failed, discarded, released, snoozed, cancelled, expired
   CounterFamily jobs_settled;
   CounterFamily jobs_admitted;        // queue

@@ -23,23 +23,33 @@ absl::Status Shed(std::string_view reason, const std::string& message, std::map<
 
 int64_t AcceptedOf(const absl::StatusOr<std::vector<store::EnqueueOutcome>>& outcomes) {
   if (!outcomes.ok()) return 0;
-  return std::count_if(outcomes->begin(), outcomes->end(),
-                       [](const store::EnqueueOutcome& outcome) { return outcome.status.ok() && !outcome.duplicate; });
+  return std::count_if(outcomes->begin(), outcomes->end(), [](const store::EnqueueOutcome& outcome) {
+    return outcome.status.ok() && !outcome.duplicate && !outcome.existing;
+  });
 }
 
 }  // namespace
 
-EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items,
-                                                           bool keyed) {
-  const std::optional<store::Queue> settings = directory_.Find(queue);
-  if (settings && settings->settings.max_tenant_depth) return FlushWithinTenants(*settings, items, keyed);
-  return WriteJobs(queue, items, keyed);
+EngineImpl::Way EngineImpl::WayOf(const store::NewJob& job) {
+  if (job.unique) return Way::kUnique;
+  return job.idempotency_key.empty() ? Way::kPlain : Way::kKeyed;
 }
 
-// A replica's two lanes, and other replicas, may count at the same time: the bound is exceeded by a batch of each at
+EngineImpl::EnqueueLane& EngineImpl::LaneOf(Way way) {
+  return way == Way::kUnique ? unique_lane_ : way == Way::kKeyed ? keyed_lane_ : enqueue_lane_;
+}
+
+EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items,
+                                                           Way way) {
+  const std::optional<store::Queue> settings = directory_.Find(queue);
+  if (settings && settings->settings.max_tenant_depth) return FlushWithinTenants(*settings, items, way);
+  return WriteJobs(queue, items, way);
+}
+
+// A replica's lanes, and other replicas, may count at the same time: the bound is exceeded by a batch of each at
 // most.
 EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinTenants(const store::Queue& queue,
-                                                                 std::span<const store::NewJob> items, bool keyed) {
+                                                                 std::span<const store::NewJob> items, Way way) {
   const int64_t bound = *queue.settings.max_tenant_depth;
   std::set<std::string> tenants;
   for (const store::NewJob& job : items) {
@@ -67,7 +77,7 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinTenants(const store::Qu
   }
   NoteShed(queue.name, items.size() - fitting.size());
   if (fitting.empty()) return outcomes;
-  EnqueueLane::Outcomes written = WriteJobs(queue.id, fitting, keyed);
+  EnqueueLane::Outcomes written = WriteJobs(queue.id, fitting, way);
   if (!written.ok()) return written.status();
   for (size_t i = 0; i < at.size(); ++i) outcomes[at[i]] = std::move((*written)[i]);
   return outcomes;
@@ -86,22 +96,24 @@ int64_t EngineImpl::DepthOf(int32_t queue) const {
   return counts.scheduled + counts.blocked + counts.ready + counts.leased + counts.suspended;
 }
 
-EngineImpl::EnqueueLane::Outcomes EngineImpl::WriteJobs(int32_t queue, std::span<const store::NewJob> items,
-                                                        bool keyed) {
-  auto result = keyed ? store_.EnqueueKeyed(queue, items) : store_.Enqueue(queue, items);
+EngineImpl::EnqueueLane::Outcomes EngineImpl::WriteJobs(int32_t queue, std::span<const store::NewJob> items, Way way) {
+  auto result = way == Way::kUnique  ? store_.EnqueueUnique(queue, items)
+                : way == Way::kKeyed ? store_.EnqueueKeyed(queue, items)
+                                     : store_.Enqueue(queue, items);
   if (!result.ok()) return result.status();
   desk_.NoteReady(result->ready);
   TellOthers(result->ready);
   if (!result->ready.empty()) own_.Note(result->xid);
   LookAtGates(queue, std::move(result->blocked));
   NoteScheduled(result->earliest_due);
-  int accepted = 0, duplicate = 0, refused = 0;
+  int accepted = 0, duplicate = 0, existing = 0, refused = 0;
   for (const store::EnqueueOutcome& outcome : result->jobs) {
-    ++(!outcome.status.ok() ? refused : outcome.duplicate ? duplicate : accepted);
+    ++(!outcome.status.ok() ? refused : outcome.duplicate ? duplicate : outcome.existing ? existing : accepted);
   }
   const std::string name = directory_.Name(queue);
   Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "accepted"}}, accepted);
   Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "duplicate"}}, duplicate);
+  Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "existing"}}, existing);
   Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "refused"}}, refused);
   return std::move(result->jobs);
 }
@@ -154,7 +166,7 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
         call->outcomes.resize(items.size());
         call->open = items.size() + 1;  // One for this function.
         call->done = std::move(done);
-        std::map<std::pair<int32_t, bool>, std::vector<size_t>> parts;
+        std::map<std::pair<int32_t, Way>, std::vector<size_t>> parts;
         std::map<int32_t, const store::Queue*> bounded;
         size_t refused = 0;
         for (size_t i = 0; i < items.size(); ++i) {
@@ -163,14 +175,14 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
             call->outcomes[i].status = queue.status();
             ++refused;
           } else {
-            parts[{queue->id, !items[i].job.idempotency_key.empty()}].push_back(i);
+            parts[{queue->id, WayOf(items[i].job)}].push_back(i);
             if (queue->settings.max_depth) bounded[queue->id] = &*queue;
           }
         }
         for (auto& [part, indexes] : parts) {
           const auto bound = bounded.find(part.first);
           if (bound != bounded.end()) refused += ShedBeyondDepth(*bound->second, indexes, call->outcomes);
-          EnqueueLane& lane = part.second ? keyed_lane_ : enqueue_lane_;
+          EnqueueLane& lane = LaneOf(part.second);
           for (size_t at = 0; at < indexes.size();) {
             std::vector<store::NewJob> jobs;
             std::vector<size_t> taken;

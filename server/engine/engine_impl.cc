@@ -53,12 +53,18 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
              [this](int32_t queue, int64_t jobs) { admission_.Took(queue, jobs); }}),
       admission_(store, executor_, timers_, metrics,
                  [this](int32_t queue, const store::AdmitResult& result) { NoteAdmitted(queue, result); }),
-      enqueue_lane_(
-          "enqueue", executor_, metrics, LimitsOf(options_),
-          [this](int32_t queue, std::span<const store::NewJob> items) { return FlushEnqueue(queue, items, false); }),
-      keyed_lane_(
-          "enqueue_keyed", executor_, metrics, LimitsOf(options_),
-          [this](int32_t queue, std::span<const store::NewJob> items) { return FlushEnqueue(queue, items, true); }),
+      enqueue_lane_("enqueue", executor_, metrics, LimitsOf(options_),
+                    [this](int32_t queue, std::span<const store::NewJob> items) {
+                      return FlushEnqueue(queue, items, Way::kPlain);
+                    }),
+      keyed_lane_("enqueue_keyed", executor_, metrics, LimitsOf(options_),
+                  [this](int32_t queue, std::span<const store::NewJob> items) {
+                    return FlushEnqueue(queue, items, Way::kKeyed);
+                  }),
+      unique_lane_("enqueue_unique", executor_, metrics, LimitsOf(options_),
+                   [this](int32_t queue, std::span<const store::NewJob> items) {
+                     return FlushEnqueue(queue, items, Way::kUnique);
+                   }),
       extend_lane_(
           "extend", executor_, metrics, LimitsOf(options_),
           [this](int32_t queue, std::span<const store::ExtendItem> items) { return FlushExtend(queue, items); }),
@@ -115,6 +121,7 @@ void EngineImpl::Stop(Deadline deadline) {
   executor_.Stop();
   enqueue_lane_.Abandon();
   keyed_lane_.Abandon();
+  unique_lane_.Abandon();
   extend_lane_.Abandon();
   complete_lane_.Abandon();
   fail_lane_.Abandon();

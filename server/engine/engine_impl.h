@@ -144,9 +144,13 @@ class EngineImpl : public Engine {
   using EnqueueLane = BatchLane<store::NewJob, store::EnqueueOutcome>;
 
   // ---- engine_enqueue.cc ----
-  EnqueueLane::Outcomes FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, bool keyed);
-  EnqueueLane::Outcomes FlushWithinTenants(const store::Queue& queue, std::span<const store::NewJob> items, bool keyed);
-  EnqueueLane::Outcomes WriteJobs(int32_t queue, std::span<const store::NewJob> items, bool keyed);
+  // How jobs are written: which lane they go through.
+  enum class Way { kPlain, kKeyed, kUnique };
+  static Way WayOf(const store::NewJob& job);
+  EnqueueLane& LaneOf(Way way);
+  EnqueueLane::Outcomes FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, Way way);
+  EnqueueLane::Outcomes FlushWithinTenants(const store::Queue& queue, std::span<const store::NewJob> items, Way way);
+  EnqueueLane::Outcomes WriteJobs(int32_t queue, std::span<const store::NewJob> items, Way way);
   // Takes from `indexes` what is beyond the queue's bound, writes its outcomes, and answers how many that were.
   size_t ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
                          std::vector<store::EnqueueOutcome>& outcomes);
@@ -245,6 +249,7 @@ class EngineImpl : public Engine {
   AdmissionDesk admission_;
   EnqueueLane enqueue_lane_;
   EnqueueLane keyed_lane_;
+  EnqueueLane unique_lane_;
   ExtendLane extend_lane_;
   CompleteLane complete_lane_;
   FailLane fail_lane_;

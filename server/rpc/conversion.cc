@@ -70,6 +70,51 @@ absl::Status KeysFrom(const Field& field, const v1::JobSpec& spec, store::NewJob
   return absl::OkStatus();
 }
 
+constexpr absl::Duration kMaxUniquePeriod = absl::Hours(24 * 365);
+
+absl::StatusOr<store::Unique> UniqueFrom(const Field& field, v1::Unique& unique) {
+  store::Unique out;
+  TENURE_RETURN_IF_ERROR(CheckText(field / "key", unique.key(), 1, kMaxKey));
+  if (!v1::UniqueScope_IsValid(unique.scope())) {
+    return Invalid(field / "scope", absl::StrCat("is ", static_cast<int>(unique.scope()), "; there is no such scope"));
+  }
+  out.by_kind = unique.scope() == v1::UNIQUE_SCOPE_KIND;
+  if (!v1::UniqueConflict_IsValid(unique.on_conflict())) {
+    return Invalid(field / "on_conflict",
+                   absl::StrCat("is ", static_cast<int>(unique.on_conflict()), "; there is no such policy"));
+  }
+  if (unique.on_conflict() != v1::UNIQUE_CONFLICT_UNSPECIFIED) {
+    out.on_conflict = static_cast<store::OnConflict>(unique.on_conflict());
+  }
+  const bool changes = out.on_conflict != store::OnConflict::kReturn && out.on_conflict != store::OnConflict::kReject;
+  std::set<store::JobState> states;
+  for (int i = 0; i < unique.states_size(); ++i) {
+    const int state = unique.states(i);
+    if (state < v1::JOB_STATE_SCHEDULED || state > (changes ? v1::JOB_STATE_READY : v1::JOB_STATE_SUSPENDED)) {
+      return Invalid(field.Item("states", i),
+                     changes
+                         ? "must be JOB_STATE_SCHEDULED, _BLOCKED or _READY: with this policy the job is changed, and "
+                           "one that has been claimed cannot be"
+                         : "must be a live state; for jobs that have ended there is period");
+    }
+    states.insert(static_cast<store::JobState>(state));
+  }
+  if (states.empty()) {
+    states = {store::JobState::kScheduled, store::JobState::kBlocked, store::JobState::kReady};
+    if (!changes) states.insert({store::JobState::kLeased, store::JobState::kSuspended});
+  }
+  out.states.assign(states.begin(), states.end());
+  if (unique.has_period()) {
+    if (changes) {
+      return Invalid(field / "period", "only with RETURN_EXISTING and REJECT: a job that has ended cannot be changed");
+    }
+    TENURE_ASSIGN_OR_RETURN(out.period,
+                            DurationIn(field / "period", unique.period(), absl::Milliseconds(1), kMaxUniquePeriod));
+  }
+  out.key = std::move(*unique.mutable_key());
+  return out;
+}
+
 // What both forms of Claim share.
 template <typename Call>
 absl::Status ClaimCommon(v1::ClaimRequest& request, Call& call) {
@@ -168,6 +213,9 @@ absl::StatusOr<engine::EnqueueItem> JobFrom(const Field& field, v1::JobSpec& spe
     TENURE_ASSIGN_OR_RETURN(
         job.idempotency_retention,
         DurationIn(field / "idempotency_retention", spec.idempotency_retention(), absl::Seconds(1), kMonth));
+  }
+  if (spec.has_unique()) {
+    TENURE_ASSIGN_OR_RETURN(job.unique, UniqueFrom(field / "unique", *spec.mutable_unique()));
   }
   if (spec.has_payload()) {
     TENURE_ASSIGN_OR_RETURN(job.payload, PayloadFrom(field / "payload", *spec.mutable_payload(), limits));
@@ -299,6 +347,10 @@ absl::StatusOr<engine::CompleteItem> CompleteFrom(const Field& field, v1::Comple
   for (int i = 0; i < item.follow_ups_size(); ++i) {
     TENURE_ASSIGN_OR_RETURN(engine::EnqueueItem job,
                             JobFrom(field.Item("follow_ups", i), *item.mutable_follow_ups(i), limits));
+    if (job.job.unique && job.job.unique->on_conflict == store::OnConflict::kReject) {
+      return Invalid(field.Item("follow_ups", i) / "unique.on_conflict",
+                     "cannot be REJECT for a follow-up: the job is completed in any case");
+    }
     out.follow_ups.push_back(std::move(job));
   }
   return out;

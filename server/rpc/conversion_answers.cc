@@ -19,6 +19,11 @@ static_assert(static_cast<int>(store::JobState::kCompleted) == v1::JOB_STATE_COM
 static_assert(static_cast<int>(store::JobState::kDiscarded) == v1::JOB_STATE_DISCARDED);
 static_assert(static_cast<int>(store::JobState::kCancelled) == v1::JOB_STATE_CANCELLED);
 static_assert(static_cast<int>(store::JobState::kExpired) == v1::JOB_STATE_EXPIRED);
+static_assert(static_cast<int>(store::OnConflict::kReturn) == v1::UNIQUE_CONFLICT_RETURN_EXISTING);
+static_assert(static_cast<int>(store::OnConflict::kReplace) == v1::UNIQUE_CONFLICT_REPLACE);
+static_assert(static_cast<int>(store::OnConflict::kReschedule) == v1::UNIQUE_CONFLICT_RESCHEDULE);
+static_assert(static_cast<int>(store::OnConflict::kReplaceAndReschedule) == v1::UNIQUE_CONFLICT_REPLACE_AND_RESCHEDULE);
+static_assert(static_cast<int>(store::OnConflict::kReject) == v1::UNIQUE_CONFLICT_REJECT);
 static_assert(static_cast<int>(store::NoticeType::kCancelled) == v1::NOTICE_TYPE_CANCELLED);
 static_assert(static_cast<int>(store::NoticeType::kLeaseLost) == v1::NOTICE_TYPE_LEASE_LOST);
 
@@ -85,6 +90,10 @@ void ToProto(store::Job&& job, std::string queue, v1::Job* out) {
   out->set_idempotency_key(std::move(job.idempotency_key));
   for (std::string& key : job.concurrency_keys) out->add_concurrency_keys(std::move(key));
   out->set_group_key(std::move(job.group));
+  if (!job.unique_key.empty()) {
+    out->set_unique_scope(job.unique_by_kind ? v1::UNIQUE_SCOPE_KIND : v1::UNIQUE_SCOPE_QUEUE);
+    out->set_unique_key(std::move(job.unique_key));
+  }
   ToProto(job.created, out->mutable_create_time());
   ToProto(job.due, out->mutable_due_time());
   ToProto(job.updated, out->mutable_update_time());

@@ -56,6 +56,7 @@ void JobService::Enqueue(CallPtr<v1::EnqueueRequest, v1::EnqueueResponse> call) 
           }
           result->set_job_id(outcome.id.ToString());
           result->set_duplicate(outcome.duplicate);
+          result->set_existing(outcome.existing);
         }
         call->Finish();
       });

@@ -98,6 +98,9 @@ class Store : public ScheduleStore,
   // Jobs with keys. A key that another transaction has written but not committed holds only its own item (split on
   // lock_timeout): that item's status is UNAVAILABLE / KEY_BUSY.
   virtual absl::StatusOr<EnqueueResult> EnqueueKeyed(int32_t queue, std::span<const NewJob> jobs) = 0;
+  // Jobs with unique keys, with or without idempotency keys, in the order in which they count. Holders of keys are
+  // changed as their policy says. KEY_BUSY as above, also where somebody holds the row of a job that is to be changed.
+  virtual absl::StatusOr<EnqueueResult> EnqueueUnique(int32_t queue, std::span<const NewJob> jobs) = 0;
   // NOT_FOUND / JOB_NOT_FOUND.
   virtual absl::StatusOr<Job> Get(const JobId& id) = 0;
   // Those of `ids` that have ended (for callers that wait for the outcome).
@@ -225,6 +228,14 @@ class Store : public ScheduleStore,
   // Removes idempotency keys past their time of the queues in the fence's shards, at most `limit`, and says how many;
   // with shard 0 also worker rows and outages past theirs.
   virtual absl::StatusOr<int> Prune(const ShardFence& fence, int limit) = 0;
+  // Looks at the next unique keys after `cursor` (at most `limit`) of the queues in the fence's shards, forgets those
+  // that nobody holds any more, and moves the cursor on; to the beginning (nullopt) after the last one. Says how many
+  // it looked at.
+  struct UniqueCursor {
+    int32_t queue = 0;
+    std::string name;
+  };
+  virtual absl::StatusOr<int> PruneUnique(const ShardFence& fence, std::optional<UniqueCursor>* cursor, int limit) = 0;
   // Adds the deltas of events since the last fold to the stored counts, and empties the oldest event slot when
   // possible.
   virtual absl::Status FoldStats(const Fence& fence) = 0;

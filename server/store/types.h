@@ -50,6 +50,24 @@ using Headers = std::map<std::string, std::string>;
 using GateNames = std::vector<std::string>;
 using GatesByQueue = std::map<int32_t, GateNames>;
 
+// What an enqueue does when a job with its unique key counts already. Never renumber.
+enum class OnConflict : int16_t {
+  kReturn = 1,                // Answer with that job.
+  kReplace = 2,               // And give it this payload, content type and headers.
+  kReschedule = 3,            // And this due time.
+  kReplaceAndReschedule = 4,  // Both.
+  kReject = 5,                // ALREADY_EXISTS / UNIQUE_CONFLICT.
+};
+
+// Of jobs with the same key one counts. The key is held by the job that was last accepted with it.
+struct Unique {
+  std::string key;
+  bool by_kind = false;  // Jobs of another kind do not count; else all of the queue with a key of this scope do.
+  std::vector<JobState> states;  // In which the holder counts. Live ones only.
+  absl::Duration period;         // For kReturn and kReject: it counts for so long since its enqueue, also once ended.
+  OnConflict on_conflict = OnConflict::kReturn;
+};
+
 // Validated by the caller (rpc/), except what only the database knows.
 struct NewJob {
   std::string kind;
@@ -69,12 +87,14 @@ struct NewJob {
   std::string effect_key;                     // Empty: the id.
   std::vector<std::string> concurrency_keys;  // Sorted, distinct, at most 4.
   std::string group;                          // Empty: none.
+  std::optional<Unique> unique;
 };
 
 struct EnqueueOutcome {
-  absl::Status status;  // ALREADY_EXISTS / IDEMPOTENCY_CONFLICT; OK otherwise.
+  absl::Status status;  // ALREADY_EXISTS / IDEMPOTENCY_CONFLICT, UNIQUE_CONFLICT; OK otherwise.
   JobId id;
   bool duplicate = false;
+  bool existing = false;  // The job that held the unique key.
   JobState state = JobState::kReady;
 };
 
@@ -151,6 +171,8 @@ struct Job {
   std::optional<Backoff> backoff;
   std::vector<std::string> concurrency_keys;  // Not of claims.
   std::string group;                          // Not of claims.
+  std::string unique_key;                     // Not of claims.
+  bool unique_by_kind = false;
 };
 
 struct ClaimedJob {

@@ -159,7 +159,7 @@ std::string Text(const nlohmann::json& node, const char* field) {
 }
 
 bool IsHot(const std::string& relation) {
-  return relation == "job" || relation == "idempotency" || relation == "lease_grant" ||
+  return relation == "job" || relation == "idempotency" || relation == "unique_key" || relation == "lease_grant" ||
          (absl::StartsWith(relation, "event") && relation != "event_fold") || absl::StartsWith(relation, "history") ||
          absl::StartsWith(relation, "dead_letter") || absl::StartsWith(relation, "payload") ||
          (relation.starts_with("outbox") && relation != "outbox_rotation" && relation != "outbox_interest") ||
@@ -181,6 +181,7 @@ std::string Entry(const std::string& index) {
   if (absl::StrContains(index, "xid")) return "xid";
   if (index == "idempotency_pkey") return "key";
   if (index == "dead_letter_due_ended") return "ended_on";
+  if (index == "unique_key_pkey") return "name";
   return "id";
 }
 
@@ -231,9 +232,9 @@ enum class Tables { kAnalysedEmpty, kFull, kFullThatLookedEmpty };
 
 class PlansTest : public tenure::testing::StoreTest {
  protected:
-  static constexpr const char* kHot[] = {"job",      "idempotency", "lease_grant",    "event_0",  "event_1",
-                                         "event_2",  "event_3",     "outbox_0",       "outbox_1", "outbox_2",
-                                         "outbox_3", "delivery",    "dead_letter_due"};
+  static constexpr const char* kHot[] = {"job",      "idempotency", "unique_key", "lease_grant", "event_0",
+                                         "event_1",  "event_2",     "event_3",    "outbox_0",    "outbox_1",
+                                         "outbox_2", "outbox_3",    "delivery",   "dead_letter_due"};
 
   void Prepare(Tables tables) {
     Session db(database_.url());
@@ -277,6 +278,9 @@ class PlansTest : public tenure::testing::StoreTest {
     db.Run(
         "insert into tenure.idempotency (queue_id, scope, key, job_id, job_day, fingerprint, expires_at) "
         "select 1, 0, 'k' || n, n, tenure.today(), '-', now() + n * interval '1 s' from generate_series(1, 50000) n");
+    db.Run(
+        "insert into tenure.unique_key (queue_id, name, job_id, job_day) "
+        "select 1, 'k' || n, n, tenure.today() from generate_series(1, 50000) n");
     db.Run(
         "insert into tenure.lease_grant (replica_id, queue_id, request_id, expires_at, ids, tokens, secrets) "
         "select 1 + n % 3, 1, 'r' || n, now() + n * interval '1 ms', array[100000 + n], array[1], array[0] "

@@ -150,6 +150,9 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<store::EnqueueResult> EnqueueKeyed(int32_t, std::span<const store::NewJob>) override {
     return Unimplemented();
   }
+  absl::StatusOr<store::EnqueueResult> EnqueueUnique(int32_t, std::span<const store::NewJob>) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::Job> Get(const store::JobId&) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::JobId>> Ended(std::span<const store::JobId>) override { return Unimplemented(); }
   absl::StatusOr<store::ListPage> List(const store::ListFilter&) override { return Unimplemented(); }
@@ -233,6 +236,9 @@ class UnimplementedStore : public store::Store {
     return Unimplemented();
   }
   absl::StatusOr<int> Prune(const store::ShardFence&, int) override { return Unimplemented(); }
+  absl::StatusOr<int> PruneUnique(const store::ShardFence&, std::optional<UniqueCursor>*, int) override {
+    return Unimplemented();
+  }
   absl::Status FoldStats(const store::Fence&) override { return Unimplemented(); }
   absl::Status RecordWorkers(std::span<const store::WorkerSeen>) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::WorkerRow>> ListWorkers(std::string_view, int) override { return Unimplemented(); }

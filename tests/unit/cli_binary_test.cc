@@ -234,7 +234,7 @@ TEST_F(CliBinary, EnqueueReadsLinesFromStdinWhenNoKindIsGiven) {
   AcceptJobs();
   const CliRun run = Run("job enqueue --json", "{\"queue\":\"q\",\"kind\":\"k\"}\n");
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_EQ(run.out, "{\"jobId\":\"7-1-1\",\"duplicate\":false}\n");
+  EXPECT_EQ(run.out, "{\"jobId\":\"7-1-1\",\"duplicate\":false,\"existing\":false}\n");
 }
 
 TEST_F(CliBinary, EnqueueAndWaitPrintsTheResultAlone) {

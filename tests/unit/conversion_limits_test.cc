@@ -58,6 +58,11 @@ void AddHeaders(v1::JobSpec& spec, int n) {
   for (int i = 0; i < n; ++i) (*spec.mutable_headers())["k" + std::to_string(i)] = "v";
 }
 
+v1::Unique& U(v1::JobSpec& spec) {
+  spec.mutable_unique()->set_key("u");
+  return *spec.mutable_unique();
+}
+
 TEST(Conversion, JobSpecLimits) {
   v1::JobSpec good;
   good.set_queue("q");
@@ -190,6 +195,38 @@ TEST(Conversion, JobSpecLimits) {
        "jobs[3].concurrency_keys[1]"},
       {"key 256", [](S& s) { s.add_concurrency_keys(string(256, 'k')); }, "jobs[3].concurrency_keys[0]"},
       {"key NUL", [](S& s) { s.add_concurrency_keys(kNul); }, "jobs[3].concurrency_keys[0]"},
+      {"unique key 255", [](S& s) { s.mutable_unique()->set_key(string(255, 'u')); }, ""},
+      {"unique without a key", [](S& s) { s.mutable_unique(); }, "jobs[3].unique.key"},
+      {"unique key 256", [](S& s) { s.mutable_unique()->set_key(string(256, 'u')); }, "jobs[3].unique.key"},
+      {"unique key NUL", [](S& s) { s.mutable_unique()->set_key(kNul); }, "jobs[3].unique.key"},
+      {"unique scope", [](S& s) { U(s).set_scope(static_cast<v1::UniqueScope>(9)); }, "jobs[3].unique.scope"},
+      {"unique policy", [](S& s) { U(s).set_on_conflict(static_cast<v1::UniqueConflict>(9)); },
+       "jobs[3].unique.on_conflict"},
+      {"unique states live", [](S& s) { U(s).add_states(v1::JOB_STATE_SUSPENDED); }, ""},
+      {"unique states ended", [](S& s) { U(s).add_states(v1::JOB_STATE_COMPLETED); }, "jobs[3].unique.states[0]"},
+      {"unique states none", [](S& s) { U(s).add_states(v1::JOB_STATE_UNSPECIFIED); }, "jobs[3].unique.states[0]"},
+      {"unique replace of ready",
+       [](S& s) {
+         U(s).set_on_conflict(v1::UNIQUE_CONFLICT_REPLACE);
+         U(s).add_states(v1::JOB_STATE_READY);
+       },
+       ""},
+      {"unique replace of leased",
+       [](S& s) {
+         U(s).set_on_conflict(v1::UNIQUE_CONFLICT_REPLACE);
+         U(s).add_states(v1::JOB_STATE_LEASED);
+       },
+       "jobs[3].unique.states[0]"},
+      {"unique period 1 ms", [](S& s) { *U(s).mutable_period() = D(absl::Milliseconds(1)); }, ""},
+      {"unique period 0", [](S& s) { U(s).mutable_period(); }, "jobs[3].unique.period"},
+      {"unique period 365 days", [](S& s) { *U(s).mutable_period() = D(absl::Hours(8760)); }, ""},
+      {"unique period over", [](S& s) { *U(s).mutable_period() = D(absl::Hours(8761)); }, "jobs[3].unique.period"},
+      {"unique period and reschedule",
+       [](S& s) {
+         U(s).set_on_conflict(v1::UNIQUE_CONFLICT_RESCHEDULE);
+         *U(s).mutable_period() = D(absl::Hours(1));
+       },
+       "jobs[3].unique.period"},
   };
   Check<S>(rows, good, [&](S& spec) { return JobFrom(Field("jobs", 3), spec, limits).status(); });
 }

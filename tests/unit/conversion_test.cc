@@ -65,6 +65,29 @@ TEST(Conversion, AJobArrivesWhole) {
   EXPECT_EQ(job.idempotency_retention, absl::Hours(2));
   EXPECT_EQ(job.effect_key, "e");
 
+  spec.mutable_unique()->set_key("u");
+  spec.mutable_unique()->set_scope(v1::UNIQUE_SCOPE_KIND);
+  spec.mutable_unique()->set_on_conflict(v1::UNIQUE_CONFLICT_REPLACE_AND_RESCHEDULE);
+  spec.set_queue("mail");
+  spec.set_kind("send");
+  const auto unique = JobFrom(Field("jobs", 0), spec, Limits());
+  ASSERT_TRUE(unique.ok()) << unique.status();
+  EXPECT_EQ(unique->job.unique->key, "u");
+  EXPECT_TRUE(unique->job.unique->by_kind);
+  EXPECT_EQ(unique->job.unique->on_conflict, store::OnConflict::kReplaceAndReschedule);
+  EXPECT_EQ(
+      unique->job.unique->states,
+      (std::vector<store::JobState>{store::JobState::kScheduled, store::JobState::kBlocked, store::JobState::kReady}))
+      << "what has been claimed cannot be changed";
+  spec.mutable_unique()->set_key("u");
+  spec.mutable_unique()->set_on_conflict(v1::UNIQUE_CONFLICT_UNSPECIFIED);
+  spec.set_queue("mail");
+  spec.set_kind("send");
+  const auto kept = JobFrom(Field("jobs", 0), spec, Limits());
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->job.unique->on_conflict, store::OnConflict::kReturn);
+  EXPECT_EQ(kept->job.unique->states.size(), 5u);
+
   v1::JobSpec bare;
   bare.set_queue("q");
   bare.set_kind("k");

@@ -39,7 +39,7 @@ std::vector<absl::StatusOr<Enqueued>> Client::EnqueueBatch(const std::vector<Job
       },
       [](const v1::EnqueueRequest& request) { return request.jobs_size(); },
       [](v1::EnqueueResult& result, SteadyTime) {
-        return Enqueued{std::move(*result.mutable_job_id()), result.duplicate()};
+        return Enqueued{std::move(*result.mutable_job_id()), result.duplicate(), result.existing()};
       });
 }
 

@@ -112,6 +112,15 @@ absl::Status ToProto(const JobSpec& from, v1::JobSpec* to) {
     to->add_concurrency_keys(key);
   }
   to->set_group_key(from.group_key);
+  if (from.unique) {
+    if (status = CheckText("unique.key", from.unique->key); !status.ok()) return status;
+    v1::Unique* unique = to->mutable_unique();
+    unique->set_key(from.unique->key);
+    unique->set_scope(from.unique->by_kind ? v1::UNIQUE_SCOPE_KIND : v1::UNIQUE_SCOPE_QUEUE);
+    for (JobState state : from.unique->states) unique->add_states(static_cast<v1::JobState>(state));
+    if (from.unique->period) ToProto(*from.unique->period, unique->mutable_period());
+    unique->set_on_conflict(static_cast<v1::UniqueConflict>(from.unique->on_conflict));
+  }
   return absl::OkStatus();
 }
 
@@ -283,6 +292,8 @@ Job TakeJob(v1::Job& from) {
   to.effect_key = std::move(*from.mutable_effect_key());
   to.concurrency_keys.assign(from.concurrency_keys().begin(), from.concurrency_keys().end());
   to.group_key = std::move(*from.mutable_group_key());
+  to.unique_key = std::move(*from.mutable_unique_key());
+  to.unique_by_kind = from.unique_scope() == v1::UNIQUE_SCOPE_KIND;
   to.retry_of = std::move(*from.mutable_retry_of());
   to.forwarded_to = std::move(*from.mutable_forwarded_to());
   to.idempotency_key = std::move(*from.mutable_idempotency_key());

@@ -80,6 +80,13 @@ std::string Fingerprint(const NewJob& job) {
     for (const std::string& key : job.concurrency_keys) hash.Bytes(key);
     hash.Bytes(job.group);
   }
+  if (job.unique) {
+    hash.Bytes(job.unique->key);
+    hash.Int(job.unique->by_kind);
+    hash.Int(static_cast<int64_t>(job.unique->on_conflict));
+    hash.Int(absl::ToInt64Microseconds(job.unique->period));
+    for (JobState state : job.unique->states) hash.Int(static_cast<int64_t>(state));
+  }
   return hash.Finish();
 }
 

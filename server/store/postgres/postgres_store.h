@@ -50,6 +50,7 @@ class PostgresStore : public Store {
                                                               int64_t stop) override;
   absl::StatusOr<EnqueueResult> Enqueue(int32_t queue, std::span<const NewJob> jobs) override;
   absl::StatusOr<EnqueueResult> EnqueueKeyed(int32_t queue, std::span<const NewJob> jobs) override;
+  absl::StatusOr<EnqueueResult> EnqueueUnique(int32_t queue, std::span<const NewJob> jobs) override;
   absl::StatusOr<Job> Get(const JobId& id) override;
   absl::StatusOr<std::vector<JobId>> Ended(std::span<const JobId> ids) override;
   absl::StatusOr<ListPage> List(const ListFilter& filter) override;
@@ -112,6 +113,7 @@ class PostgresStore : public Store {
   absl::StatusOr<std::vector<std::string>> DropPartitions(const ShardFence& fence, int history_days,
                                                           int dead_letter_days) override;
   absl::StatusOr<int> Prune(const ShardFence& fence, int limit) override;
+  absl::StatusOr<int> PruneUnique(const ShardFence& fence, std::optional<UniqueCursor>* cursor, int limit) override;
   absl::Status FoldStats(const Fence& fence) override;
 
   absl::StatusOr<Schedule> CreateSchedule(std::string_view name, const ScheduleSettings& settings, int32_t queue,
@@ -190,6 +192,9 @@ class PostgresStore : public Store {
   absl::Status Ping() override;
 
  private:
+  // How long a batch waits for a key that somebody has written and not committed, before it is split.
+  static constexpr absl::Duration kKeyWait = absl::Milliseconds(100);
+
   // Runs `body` in a transaction on a connection of the pool. Serialization failures and deadlocks run it again; a
   // missing partition is made and the body run again; a connection that turns out to be dead before anything was sent
   // is replaced. `name` labels the metrics.
@@ -225,6 +230,13 @@ class PostgresStore : public Store {
                                      bool detaching);
   // After targets were changed, in their transaction.
   absl::Status DeriveInterest(Transaction& tx);
+  // Runs `run` over all of `part`; where it runs into lock_timeout, since another transaction holds a key of one, over
+  // its halves, so that the one is alone in the end: it goes to `busy`.
+  absl::Status SplitOnLockTimeout(std::span<const size_t> part,
+                                  const std::function<absl::Status(std::span<const size_t>)>& run,
+                                  const std::function<void(size_t)>& busy);
+  absl::StatusOr<SettleResult> CompletePart(int32_t queue, std::span<const CompleteItem> items,
+                                            Transaction::Limits limits);
   absl::StatusOr<EnqueueResult> EnqueueKeyedScoped(Transaction& tx, int32_t queue, int16_t scope,
                                                    std::span<const NewJob* const> jobs,
                                                    std::span<const std::string> keys,

@@ -55,7 +55,8 @@ JobReader::JobReader(const Result& result, int32_t queue)
       today_(r_.Column("today")),
       remaining_(r_.Column("remaining")),
       concurrency_keys_(r_.Column("concurrency_keys")),
-      group_key_(r_.Column("group_key")) {}
+      group_key_(r_.Column("group_key")),
+      unique_name_(r_.Column("unique_name")) {}
 
 void GateReader::Add(int row, GateNames& names) const {
   if (!r_.IsNull(row, keys_)) {
@@ -83,6 +84,11 @@ Job JobReader::Read(int row) const {
   job.idempotency_key = r_.Text(row, idempotency_key_);
   if (!r_.IsNull(row, concurrency_keys_)) job.concurrency_keys = r_.TextArray(row, concurrency_keys_);
   job.group = r_.Text(row, group_key_);
+  // 'q:' and the key, or 'k:', the kind (which has no blanks), a blank and the key.
+  if (const std::string name = r_.Text(row, unique_name_); !name.empty()) {
+    job.unique_by_kind = name[0] == 'k';
+    job.unique_key = name.substr(job.unique_by_kind ? name.find(' ') + 1 : 2);
+  }
   job.created = r_.Time(row, created_at_);
   job.due = r_.Time(row, due_at_);
   job.started = r_.OptionalTime(row, started_at_);

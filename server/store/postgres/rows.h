@@ -32,7 +32,7 @@ class JobReader {
       progress_message_, due_at_, expires_at_, created_at_, updated_at_, started_at_, ended_at_, payload_, payload_day_,
       content_type_, headers_, backoff_initial_, backoff_multiplier_, backoff_max_, error_message_, error_type_,
       error_detail_, error_attempt_, error_at_, effect_key_, retry_of_, idempotency_key_, result_, result_type_, today_,
-      remaining_, concurrency_keys_, group_key_;
+      remaining_, concurrency_keys_, group_key_, unique_name_;
 };
 
 // Adds the gates of rows with the columns concurrency_keys and group_key to names. Thread-safe once made.

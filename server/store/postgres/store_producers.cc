@@ -8,109 +8,15 @@
 #include "server/base/status.h"
 #include "server/store/postgres/errors.h"
 #include "server/store/postgres/fingerprint.h"
+#include "server/store/postgres/job_params.h"
+#include "server/store/postgres/named_enqueue.h"
 #include "server/store/postgres/postgres_store.h"
 #include "statements.sql.h"
 
 namespace tenure::store::postgres {
 namespace {
 
-// How long a keyed batch waits for a key that somebody has written and not committed, before the batch is split.
-constexpr absl::Duration kKeyWait = absl::Milliseconds(100);
 constexpr int32_t kDaysTo2000 = 10957;  // PostgreSQL's date counts from 2000-01-01.
-
-std::optional<int64_t> Micros(const std::optional<absl::Duration>& duration) {
-  if (!duration) return std::nullopt;
-  return absl::ToInt64Microseconds(*duration);
-}
-
-std::optional<std::string_view> NonEmpty(const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  return text;
-}
-
-// $2..$17 of enqueue.sql and enqueue_keyed.sql. `Jobs`: a range of NewJob or const NewJob*.
-template <typename Jobs, typename Deref>
-void AddJobs(Params& params, const Jobs& jobs, Deref at) {
-  using Item = std::decay_t<decltype(*std::begin(jobs))>;
-  std::vector<std::string> headers;
-  headers.reserve(std::size(jobs));
-  for (const Item& item : jobs) headers.push_back(at(item).headers.empty() ? std::string() : ToJson(at(item).headers));
-  params.AddArray(jobs, [&](const Item& i) { return std::string_view(at(i).kind); })
-      .AddByteaArray(jobs, [&](const Item& i) { return std::string_view(at(i).payload.data); })
-      .AddArray(jobs, [&](const Item& i) { return NonEmpty(at(i).payload.content_type); })
-      .AddArray(headers, [](const std::string& h) { return NonEmpty(h); })
-      .AddArray(jobs, [&](const Item& i) { return at(i).priority; })
-      .AddArray(jobs, [&](const Item& i) { return NonEmpty(at(i).tenant); })
-      .AddArray(jobs, [&](const Item& i) { return at(i).due; })
-      .AddArray(jobs, [&](const Item& i) { return Micros(at(i).delay); })
-      .AddArray(jobs, [&](const Item& i) { return at(i).expires; })
-      .AddArray(jobs, [&](const Item& i) { return Micros(at(i).ttl); })
-      .AddArray(jobs, [&](const Item& i) { return at(i).max_attempts; })
-      .AddArray(jobs, [&](const Item& i) { return at(i).crash_budget; })
-      .AddArray(jobs,
-                [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->initial_us) : std::nullopt; })
-      .AddArray(jobs,
-                [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->multiplier) : std::nullopt; })
-      .AddArray(jobs,
-                [&](const Item& i) { return at(i).backoff ? std::optional(at(i).backoff->max_us) : std::nullopt; })
-      .AddArray(jobs, [&](const Item& i) { return NonEmpty(at(i).effect_key); });
-}
-
-// The concurrency keys of each job as the text of an array (arrays of arrays are all of one length), and the groups.
-template <typename Jobs, typename Deref>
-void AddGates(Params& params, const Jobs& jobs, Deref at) {
-  using Item = std::decay_t<decltype(*std::begin(jobs))>;
-  std::vector<std::string> keys;
-  keys.reserve(std::size(jobs));
-  for (const Item& item : jobs) {
-    std::string& text = keys.emplace_back();
-    for (const std::string& key : at(item).concurrency_keys) {
-      absl::StrAppend(&text, text.empty() ? "{" : ",", "\"", absl::StrReplaceAll(key, {{"\\", "\\\\"}, {"\"", "\\\""}}),
-                      "\"");
-    }
-    if (!text.empty()) text.push_back('}');
-  }
-  params.AddArray(keys, [](const std::string& k) { return NonEmpty(k); }).AddArray(jobs, [&](const Item& i) {
-    return NonEmpty(at(i).group);
-  });
-}
-
-// What a job that was accepted as blocked waits for.
-void NoteBlocked(const NewJob& job, GateNames& names) {
-  for (const std::string& key : job.concurrency_keys) names.push_back("k" + key);
-  if (!job.group.empty()) names.push_back("g" + job.group);
-  names.emplace_back("q");
-}
-
-// The state in which a job was accepted.
-JobState StateOf(const Result& rows, int row, int due_in, int gate) {
-  if (rows.Double(row, due_in) > 0) return JobState::kScheduled;
-  return rows.IsNull(row, gate) ? JobState::kReady : JobState::kBlocked;
-}
-
-// Rows of the two enqueue statements: what became ready, per priority, and what is due later.
-void NoteRows(const Result& rows, int32_t queue, EnqueueResult& result) {
-  const int id = rows.Column("id"), priority = rows.Column("priority"), due_in = rows.Column("due_in"),
-            xid = rows.Column("xid"), gate = rows.Column("gate");
-  std::map<int16_t, ReadyRange> ready;
-  for (int row = 0; row < rows.rows(); ++row) {
-    result.xid = static_cast<uint64_t>(rows.Int(row, xid));
-    const double wait = rows.Double(row, due_in);
-    if (wait > 0) {
-      const absl::Duration from_now = absl::Seconds(wait);
-      if (!result.earliest_due || from_now < *result.earliest_due) result.earliest_due = from_now;
-      continue;
-    }
-    if (!rows.IsNull(row, gate)) continue;
-    const Key key{0, rows.Int(row, id)};
-    auto [range, fresh] = ready.try_emplace(static_cast<int16_t>(rows.Int(row, priority)));
-    if (fresh) range->second = {queue, range->first, key, key, 0};
-    range->second.low = std::min(range->second.low, key);
-    range->second.high = std::max(range->second.high, key);
-    ++range->second.count;
-  }
-  for (const auto& [unused, range] : ready) result.ready.push_back(range);
-}
 
 }  // namespace
 
@@ -132,15 +38,14 @@ absl::StatusOr<EnqueueResult> PostgresStore::Enqueue(int32_t queue, std::span<co
   TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("enqueue", sql::kEnqueue, params));
   EnqueueResult result;
   result.jobs.resize(jobs.size());
-  const int id = rows.Column("id"), day = rows.Column("day"), due_in = rows.Column("due_in"),
-            gate = rows.Column("gate");
+  const AcceptedReader accepted(rows);
   for (int row = 0; row < rows.rows(); ++row) {
     EnqueueOutcome& outcome = result.jobs[static_cast<size_t>(row)];
-    outcome.id = {queue, rows.Int32(row, day), rows.Int(row, id)};
-    outcome.state = StateOf(rows, row, due_in, gate);
+    outcome.id = accepted.IdOf(row, queue);
+    outcome.state = accepted.StateOf(row);
     if (outcome.state == JobState::kBlocked) NoteBlocked(jobs[static_cast<size_t>(row)], result.blocked);
   }
-  NoteRows(rows, queue, result);
+  accepted.Note(queue, result);
   return result;
 }
 
@@ -161,15 +66,15 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyedScoped(Transaction& tx,
       .AddArray(retry_of, [](const std::string& r) { return NonEmpty(r); });
   AddGates(params, jobs, [](const NewJob* job) -> const NewJob& { return *job; });
   TENURE_ASSIGN_OR_RETURN(Result rows, tx.Run(sql::kEnqueueKeyed, params));
-  NoteRows(rows, queue, result);
+  const AcceptedReader accepted(rows);
+  accepted.Note(queue, result);
   std::vector<bool> won(jobs.size());
-  const int ord = rows.Column("ord"), id = rows.Column("id"), day = rows.Column("day"), due_in = rows.Column("due_in"),
-            gate = rows.Column("gate");
+  const int ord = rows.Column("ord");
   for (int row = 0; row < rows.rows(); ++row) {
     const size_t at = static_cast<size_t>(rows.Int(row, ord) - 1);
     won[at] = true;
-    result.jobs[at].id = {queue, rows.Int32(row, day), rows.Int(row, id)};
-    result.jobs[at].state = StateOf(rows, row, due_in, gate);
+    result.jobs[at].id = accepted.IdOf(row, queue);
+    result.jobs[at].state = accepted.StateOf(row);
     if (result.jobs[at].state == JobState::kBlocked) NoteBlocked(*jobs[at], result.blocked);
   }
   std::vector<std::string> lost;
@@ -177,27 +82,9 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyedScoped(Transaction& tx,
     if (!won[i]) lost.push_back(keys[i]);
   }
   if (!lost.empty()) {
-    TENURE_ASSIGN_OR_RETURN(Result found, tx.Run(sql::kFindKeys, Params().Add(queue).Add(scope).AddArray(lost)));
-    std::map<std::string_view, int> by_key;
-    for (int row = 0; row < found.rows(); ++row) by_key[found.Bytes(row, 0)] = row;
+    TENURE_ASSIGN_OR_RETURN(const KnownKeys known, KnownKeys::Read(tx, queue, scope, lost));
     for (size_t i = 0; i < jobs.size(); ++i) {
-      if (won[i]) continue;
-      EnqueueOutcome& outcome = result.jobs[i];
-      auto row = by_key.find(keys[i]);
-      if (row == by_key.end()) {
-        // Pruned between the two statements.
-        outcome.status = MakeError(absl::StatusCode::kUnavailable, "KEY_BUSY",
-                                   "the idempotency key is changing; try again", {}, absl::Milliseconds(50));
-        continue;
-      }
-      outcome.id = {queue, found.Int32(row->second, 2), found.Int(row->second, 1)};
-      outcome.duplicate = true;
-      if (found.Bytes(row->second, 3) != fingerprints[i]) {
-        outcome.status =
-            MakeError(absl::StatusCode::kAlreadyExists, "IDEMPOTENCY_CONFLICT",
-                      "idempotency_key: was used for a job with other content; use another key, or the same content",
-                      {{"field", "idempotency_key"}, {"job_id", outcome.id.ToString()}});
-      }
+      if (!won[i]) result.jobs[i] = known.Answer(keys[i], fingerprints[i]);
     }
   }
   if (commit) TENURE_RETURN_IF_ERROR(tx.Commit());
@@ -225,8 +112,7 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
     }
   }
 
-  // A key that another transaction holds uncommitted makes the statement run into lock_timeout; halving isolates it.
-  std::function<absl::Status(std::span<const size_t>)> run = [&](std::span<const size_t> part) -> absl::Status {
+  const auto write = [&](std::span<const size_t> part) -> absl::Status {
     std::vector<const NewJob*> part_jobs;
     std::vector<std::string> keys, prints, retry_of;
     for (size_t at : part) {
@@ -238,30 +124,16 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
     auto done = Run<EnqueueResult>(
         "enqueue_keyed", Transaction::Limits{options_.statement_timeout, kKeyWait},
         [&](Transaction& tx) { return EnqueueKeyedScoped(tx, queue, 0, part_jobs, keys, prints, retry_of, true); });
-    if (!done.ok()) {
-      if (SqlStateOf(done.status()) != "55P03") return done.status();
-      Metrics::Add(metrics_.db_retries, {{"reason", "lock_timeout"}});
-      if (part.size() == 1) {
-        result.jobs[part[0]].status =
-            MakeError(absl::StatusCode::kUnavailable, "KEY_BUSY",
-                      "idempotency_key: another transaction has used it and not committed yet; try again",
-                      {{"field", "idempotency_key"}}, absl::Milliseconds(200));
-        return absl::OkStatus();
-      }
-      TENURE_RETURN_IF_ERROR(run(part.first(part.size() / 2)));
-      return run(part.subspan(part.size() / 2));
-    }
-    for (size_t i = 0; i < part.size(); ++i) result.jobs[part[i]] = std::move(done->jobs[i]);
-    result.ready.insert(result.ready.end(), done->ready.begin(), done->ready.end());
-    result.blocked.insert(result.blocked.end(), done->blocked.begin(), done->blocked.end());
-    if (done->earliest_due && (!result.earliest_due || *done->earliest_due < *result.earliest_due)) {
-      result.earliest_due = done->earliest_due;
-    }
-    // Only one transaction can be told apart from others' later; more are simply read back as events.
-    result.xid = part.size() == firsts.size() ? done->xid : 0;
+    if (!done.ok()) return done.status();
+    MergePart(part, part.size() == firsts.size(), *std::move(done), result);
     return absl::OkStatus();
   };
-  if (!firsts.empty()) TENURE_RETURN_IF_ERROR(run(firsts));
+  TENURE_RETURN_IF_ERROR(SplitOnLockTimeout(firsts, write, [&](size_t at) {
+    result.jobs[at].status =
+        MakeError(absl::StatusCode::kUnavailable, "KEY_BUSY",
+                  "idempotency_key: another transaction has used it and not committed yet; try again",
+                  {{"field", "idempotency_key"}}, absl::Milliseconds(200));
+  }));
 
   for (const auto& [at, first] : repeats) {
     EnqueueOutcome& outcome = result.jobs[at];
@@ -440,14 +312,31 @@ absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_v
   again.effect_key = old.effect_key;
   again.concurrency_keys = old.concurrency_keys;
   again.group = old.group;
+  if (!old.unique_key.empty()) {
+    again.unique =
+        Unique{old.unique_key, old.unique_by_kind, AllLiveStates(), absl::ZeroDuration(), OnConflict::kReject};
+  }
   // Without a request id each call makes a job of its own: the key is then one that nobody can repeat.
   const std::string key = request_id.empty() ? absl::StrCat("once/", Secrets(1)[0], "/", Secrets(1)[0])
                                              : absl::StrCat("retry/", id.ToString(), "/", std::string(request_id));
   const std::vector<const NewJob*> jobs{&again};
   const std::vector<std::string> keys{key}, prints{Fingerprint(again)}, retry_of{id.ToString()};
-  auto made = Run<EnqueueResult>("retry", [&](Transaction& tx) {
-    return EnqueueKeyedScoped(tx, id.queue, 1, jobs, keys, prints, retry_of, true);
-  });
+  auto made = again.unique
+                  ? Run<EnqueueResult>(
+                        "retry", Transaction::Limits{options_.statement_timeout, kKeyWait},
+                        [&](Transaction& tx) -> absl::StatusOr<EnqueueResult> {
+                          const std::vector<NamedItem> items{{&again, key, prints[0], retry_of[0], id.seq}};
+                          TENURE_ASSIGN_OR_RETURN(EnqueueResult done, NamedEnqueue(tx, id.queue, 1).Write(items));
+                          TENURE_RETURN_IF_ERROR(tx.Commit());
+                          return done;
+                        })
+                  : Run<EnqueueResult>("retry", [&](Transaction& tx) {
+                      return EnqueueKeyedScoped(tx, id.queue, 1, jobs, keys, prints, retry_of, true);
+                    });
+  if (SqlStateOf(made.status()) == "55P03") {
+    outcome.status = UniqueKeyBusy();
+    return outcome;
+  }
   if (!made.ok()) return made.status();
   outcome.status = made->jobs[0].status;
   outcome.id = made->jobs[0].id;

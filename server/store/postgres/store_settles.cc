@@ -1,9 +1,13 @@
 // PostgresStore: what ends a lease: Complete, Fail, Release, Snooze, and leases that run out.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
+#include "server/store/postgres/errors.h"
+#include "server/store/postgres/job_params.h"
+#include "server/store/postgres/named_enqueue.h"
 #include "server/store/postgres/postgres_store.h"
 #include "statements.sql.h"
 
@@ -38,14 +42,6 @@ class Sorted {
   std::map<int64_t, size_t> by_id_;
   std::vector<const Item*> items_;
 };
-
-void AddToRange(std::map<int16_t, ReadyRange>& ranges, int32_t queue, int16_t priority, Key key) {
-  auto [range, fresh] = ranges.try_emplace(priority);
-  if (fresh) range->second = {queue, priority, key, key, 0};
-  range->second.low = std::min(range->second.low, key);
-  range->second.high = std::max(range->second.high, key);
-  ++range->second.count;
-}
 
 // Rows of fail.sql and give_back.sql.
 template <typename Item>
@@ -92,6 +88,49 @@ std::map<std::string, int64_t> PausedKeys(const Result& rows, const Sorted<FailI
 }  // namespace
 
 absl::StatusOr<SettleResult> PostgresStore::Complete(int32_t queue, std::span<const CompleteItem> items) {
+  const bool unique = std::any_of(items.begin(), items.end(), [](const CompleteItem& item) {
+    return std::any_of(item.follow_ups.begin(), item.follow_ups.end(),
+                       [](const FollowUp& next) { return next.job.unique.has_value(); });
+  });
+  if (!unique) return CompletePart(queue, items, Transaction::Limits{options_.statement_timeout});
+  // A unique key that somebody holds must not hold up the others; its own item stays unresolved, and is tried again.
+  SettleResult result;
+  result.items.resize(items.size());
+  std::vector<size_t> all(items.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  const auto settle = [&](std::span<const size_t> part) -> absl::Status {
+    std::vector<CompleteItem> of_part;
+    for (size_t at : part) of_part.push_back(items[at]);
+    auto done = CompletePart(queue, of_part, Transaction::Limits{options_.statement_timeout, kKeyWait});
+    if (!done.ok()) return done.status();
+    for (size_t i = 0; i < part.size(); ++i) result.items[part[i]] = std::move(done->items[i]);
+    result.ready.insert(result.ready.end(), done->ready.begin(), done->ready.end());
+    result.freed.insert(result.freed.end(), done->freed.begin(), done->freed.end());
+    for (const auto& [to, names] : done->blocked) {
+      result.blocked[to].insert(result.blocked[to].end(), names.begin(), names.end());
+    }
+    if (done->earliest_due && (!result.earliest_due || *done->earliest_due < *result.earliest_due)) {
+      result.earliest_due = done->earliest_due;
+    }
+    result.xid = part.size() == items.size() ? done->xid : 0;
+    return absl::OkStatus();
+  };
+  TENURE_RETURN_IF_ERROR(SplitOnLockTimeout(all, settle, [](size_t) {}));
+  return result;
+}
+
+namespace {
+
+// Which follow-up of which item.
+struct Next {
+  size_t item = 0;
+  size_t nth = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<SettleResult> PostgresStore::CompletePart(int32_t queue, std::span<const CompleteItem> items,
+                                                         Transaction::Limits limits) {
   const Sorted<CompleteItem> sorted(items);
   const bool follow_ups =
       std::any_of(items.begin(), items.end(), [](const CompleteItem& i) { return !i.follow_ups.empty(); });
@@ -107,13 +146,24 @@ absl::StatusOr<SettleResult> PostgresStore::Complete(int32_t queue, std::span<co
         return i->result && !i->result->content_type.empty() ? std::optional(std::string_view(i->result->content_type))
                                                              : std::nullopt;
       });
-  return Run<SettleResult>("complete", [&](Transaction& tx) -> absl::StatusOr<SettleResult> {
+  return Run<SettleResult>("complete", limits, [&](Transaction& tx) -> absl::StatusOr<SettleResult> {
     SettleResult result;
     result.items.resize(items.size());
+    // Unique keys come before rows of jobs.
+    std::map<int32_t, std::vector<const NewJob*>> unique;
+    for (const CompleteItem& item : items) {
+      for (const FollowUp& next : item.follow_ups) {
+        if (next.job.unique) unique[next.queue].push_back(&next.job);
+      }
+    }
+    std::map<int32_t, NamedEnqueue> named;
+    for (const auto& [to, jobs] : unique) {
+      TENURE_RETURN_IF_ERROR(named.try_emplace(to, tx, to, int16_t{1}).first->second.Lock(jobs));
+    }
     auto rows = follow_ups ? tx.Run(sql::kComplete, params) : tx.RunAndCommit(sql::kComplete, params);
     if (!rows.ok()) return rows.status();
     // Follow-ups of the items that won, one statement a queue, in the transaction that completes.
-    std::map<int32_t, std::vector<std::pair<size_t, const NewJob*>>> next;
+    std::map<int32_t, std::vector<Next>> next;
     const GateReader gates(*rows);
     for (int row = 0; row < rows->rows(); ++row) {
       const size_t at = sorted.IndexOf(rows->Int(row, 0));
@@ -122,38 +172,52 @@ absl::StatusOr<SettleResult> PostgresStore::Complete(int32_t queue, std::span<co
       result.items[at].job_state = JobState::kCompleted;
       gates.Add(row, result.freed);
       result.items[at].follow_ups.resize(items[at].follow_ups.size());
-      for (const FollowUp& follow_up : items[at].follow_ups) next[follow_up.queue].emplace_back(at, &follow_up.job);
+      for (size_t i = 0; i < items[at].follow_ups.size(); ++i) next[items[at].follow_ups[i].queue].push_back({at, i});
     }
     if (!follow_ups) return result;
-    std::map<size_t, std::map<int32_t, std::vector<JobId>>> made;  // Item, queue: ids in order.
-    for (const auto& [to, jobs] : next) {
+    for (const auto& [to, all] : next) {
       std::vector<const NewJob*> specs;
-      std::vector<std::string> keys, prints, retry_of(jobs.size());
+      std::vector<std::string> keys, prints, retry_of;
+      std::vector<Next> plain, decided;
+      std::vector<NamedItem> to_decide;
       // A follow-up is keyed by its position under the token that enqueues it; the token can win only once.
-      for (const auto& [at, job] : jobs) {
-        specs.push_back(job);
-        keys.push_back(
-            absl::StrCat("next/", items[at].token.job.ToString(), "/", items[at].token.number, "/", keys.size()));
-        prints.emplace_back("-");
+      for (size_t i = 0; i < all.size(); ++i) {
+        const CompleteItem& item = items[all[i].item];
+        const NewJob& job = item.follow_ups[all[i].nth].job;
+        const std::string key = absl::StrCat("next/", item.token.job.ToString(), "/", item.token.number, "/", i);
+        if (job.unique) {
+          decided.push_back(all[i]);
+          to_decide.push_back({&job, key, "-", ""});
+        } else {
+          plain.push_back(all[i]);
+          specs.push_back(&job);
+          keys.push_back(key);
+          prints.emplace_back("-");
+          retry_of.emplace_back();
+        }
       }
-      TENURE_ASSIGN_OR_RETURN(EnqueueResult enqueued,
-                              EnqueueKeyedScoped(tx, to, 1, specs, keys, prints, retry_of, false));
-      for (size_t i = 0; i < jobs.size(); ++i) made[jobs[i].first][to].push_back(enqueued.jobs[i].id);
-      result.ready.insert(result.ready.end(), enqueued.ready.begin(), enqueued.ready.end());
-      GateNames& blocked = result.blocked[to];
-      blocked.insert(blocked.end(), enqueued.blocked.begin(), enqueued.blocked.end());
-      if (enqueued.earliest_due && (!result.earliest_due || *enqueued.earliest_due < *result.earliest_due)) {
-        result.earliest_due = enqueued.earliest_due;
+      auto take = [&](const std::vector<Next>& which, EnqueueResult enqueued) {
+        for (size_t i = 0; i < which.size(); ++i) {
+          result.items[which[i].item].follow_ups[which[i].nth] = enqueued.jobs[i].id;
+        }
+        result.ready.insert(result.ready.end(), enqueued.ready.begin(), enqueued.ready.end());
+        GateNames& blocked = result.blocked[to];
+        blocked.insert(blocked.end(), enqueued.blocked.begin(), enqueued.blocked.end());
+        if (enqueued.earliest_due && (!result.earliest_due || *enqueued.earliest_due < *result.earliest_due)) {
+          result.earliest_due = enqueued.earliest_due;
+        }
+      };
+      if (!plain.empty()) {
+        TENURE_ASSIGN_OR_RETURN(EnqueueResult enqueued,
+                                EnqueueKeyedScoped(tx, to, 1, specs, keys, prints, retry_of, false));
+        take(plain, std::move(enqueued));
+      }
+      if (!decided.empty()) {
+        TENURE_ASSIGN_OR_RETURN(EnqueueResult enqueued, named.at(to).Write(to_decide));
+        take(decided, std::move(enqueued));
       }
     }
     TENURE_RETURN_IF_ERROR(tx.Commit());
-    for (auto& [at, by_queue] : made) {
-      std::map<int32_t, size_t> taken;
-      for (size_t i = 0; i < items[at].follow_ups.size(); ++i) {
-        const int32_t to = items[at].follow_ups[i].queue;
-        result.items[at].follow_ups[i] = by_queue[to][taken[to]++];
-      }
-    }
     return result;
   });
 }

@@ -97,9 +97,9 @@ class Client {
 
   // Accepts one job. Once it returns OK the job is committed and never lost.
   // Repeated: with an idempotency key; without one only if the daemon refused before doing anything.
-  // Errors: INVALID_ARGUMENT (names the field), ALREADY_EXISTS / IDEMPOTENCY_CONFLICT, NOT_FOUND / QUEUE_NOT_FOUND,
-  // RESOURCE_EXHAUSTED / OVERLOADED, QUEUE_FULL or TENANT_FULL, UNAVAILABLE (it may or may not have been accepted: use
-  // a key).
+  // Errors: INVALID_ARGUMENT (names the field), ALREADY_EXISTS / IDEMPOTENCY_CONFLICT or UNIQUE_CONFLICT, NOT_FOUND /
+  // QUEUE_NOT_FOUND, RESOURCE_EXHAUSTED / OVERLOADED, QUEUE_FULL or TENANT_FULL, UNAVAILABLE (it may or may not have
+  // been accepted: use a key).
   absl::StatusOr<Enqueued> Enqueue(const JobSpec& spec, const CallOptions& options = {});
   // Accepts many; any number: they travel in calls of at most 10,000 jobs and 3 MiB. Each succeeds or fails on its own.
   // Repeated: each call of which all jobs have an idempotency key.

@@ -32,6 +32,7 @@ inline constexpr std::string_view kTooManyTargets = "TOO_MANY_TARGETS";
 inline constexpr std::string_view kInvalidField = "INVALID_FIELD";  // Metadata field and rule.
 inline constexpr std::string_view kPayloadTooLarge = "PAYLOAD_TOO_LARGE";
 inline constexpr std::string_view kIdempotencyConflict = "IDEMPOTENCY_CONFLICT";
+inline constexpr std::string_view kUniqueConflict = "UNIQUE_CONFLICT";  // "job_id" names the holder of the key.
 inline constexpr std::string_view kOverloaded = "OVERLOADED";   // Shed; nothing was done. Retry after RetryDelay.
 inline constexpr std::string_view kQueueFull = "QUEUE_FULL";    // The queue holds its max_depth of jobs; the same.
 inline constexpr std::string_view kTenantFull = "TENANT_FULL";  // The tenant has its max_tenant_depth in it; the same.

@@ -97,6 +97,8 @@ struct Job {
   std::string effect_key;                     // Stable over attempts and retries: pass it to the outside world.
   std::vector<std::string> concurrency_keys;  // Sorted. Not of claimed jobs.
   std::string group_key;                      // Not of claimed jobs.
+  std::string unique_key;                     // Not of claimed jobs.
+  bool unique_by_kind = false;                // Its scope.
   std::string retry_of;
   std::string forwarded_to;  // The job that this one was moved to. Not from List.
   std::string idempotency_key;
@@ -133,6 +135,25 @@ struct Explanation {
 };
 
 // What a producer asks for. Only queue and kind are required.
+// What an enqueue does when a job with its unique key counts already. But for kReject it answers with that job.
+enum class OnConflict {
+  kReturnExisting = 1,
+  kReplace = 2,               // That job gets the new payload, content type and headers.
+  kReschedule = 3,            // That job becomes due when the new one would have.
+  kReplaceAndReschedule = 4,  // Both.
+  kReject = 5,                // ALREADY_EXISTS, reason UNIQUE_CONFLICT.
+};
+
+// Of the jobs with the same key one counts at a time; the last one that was accepted holds the key until it ends.
+struct Unique {
+  std::string key;       // 1 to 255 bytes.
+  bool by_kind = false;  // Only jobs of the same kind count; else all of the queue.
+  std::vector<JobState>
+      states;  // In which the holder counts. Default: all live ones; those not claimed if it is changed.
+  std::optional<Duration> period;  // It counts for so long since its enqueue, also once ended. Not if it is changed.
+  OnConflict on_conflict = OnConflict::kReturnExisting;
+};
+
 struct JobSpec {
   std::string queue;
   std::string kind;
@@ -153,12 +174,14 @@ struct JobSpec {
   // At most 4 keys of the queue, 1 to 255 bytes each: blocked as long as the limit of one of them is full.
   std::vector<std::string> concurrency_keys;
   std::string group_key;  // Strict order: one job of a group at a time, as they were accepted.
+  std::optional<Unique> unique;
 };
 
 // An accepted job.
 struct Enqueued {
   std::string job_id;
   bool duplicate = false;  // An earlier enqueue with the same idempotency key made it.
+  bool existing = false;   // It held the unique key: no job was made.
 };
 
 // A job that a Cancel ended.

@@ -21,7 +21,7 @@ keyed as (
   insert into tenure.idempotency as k (queue_id, scope, key, job_id, job_day, fingerprint, expires_at)
   select $1, $18, i.key, i.id, (select tenure.today()), i.fingerprint, now() + i.keep_us * interval '1 microsecond' from item i order by i.ord
   on conflict (queue_id, scope, key) do update
-    set job_id = excluded.job_id, job_day = excluded.job_day, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at
+    set job_id = excluded.job_id, job_day = excluded.job_day, existing = false, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at
     where k.expires_at <= now()
   returning k.job_id
 ),

@@ -52,12 +52,12 @@ dead as (
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
     backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
-    concurrency_keys, group_key)
+    concurrency_keys, group_key, unique_name)
   select (select (now() at time zone 'utc')::date), l.id, l.queue_id, 7, l.priority, l.day, l.attempt, l.failures + 1, l.crashes, l.releases, l.snoozes,
     l.max_attempts, l.crash_budget, l.token, l.token_secret, 2, l.worker, l.leased_at, l.due_at, l.expires_at, l.created_at, l.started_at,
     now(), l.kind, l.tenant, l.payload_size, l.payload, l.payload_day, l.content_type, l.headers, l.backoff_initial_us,
     l.backoff_multiplier, l.backoff_max_us, l.message, l.type, l.detail, l.attempt, now(), l.effect_key,
-    l.retry_of, l.idempotency_key, l.concurrency_keys, l.group_key
+    l.retry_of, l.idempotency_key, l.concurrency_keys, l.group_key, l.unique_name
   from locked l where l.dead
 ),
 leaving as (

@@ -70,12 +70,12 @@ kept as (
     max_attempts, crash_budget, token, token_secret, settled_verb, worker, leased_at, due_at, expires_at, created_at, started_at,
     ended_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us, backoff_multiplier,
     backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of, idempotency_key,
-    concurrency_keys, group_key)
+    concurrency_keys, group_key, unique_name)
   select (now() at time zone 'utc')::date, w.id, w.queue_id, 8, w.priority, w.day, w.attempt, w.failures, w.crashes, w.releases, w.snoozes,
     w.max_attempts, w.crash_budget, w.token, w.token_secret, 5, w.worker, w.leased_at, w.due_at, w.expires_at, w.created_at, w.started_at,
     now(), w.kind, w.tenant, w.payload_size, w.payload, w.payload_day, w.content_type, w.headers, w.backoff_initial_us,
     w.backoff_multiplier, w.backoff_max_us, 'moved to ' || tenure.job_text(w.to_queue_id, tenure.today(), w.new_id), 'Moved', w.error_detail,
-    w.error_attempt, now(), w.effect_key, w.retry_of, w.idempotency_key, w.concurrency_keys, w.group_key
+    w.error_attempt, now(), w.effect_key, w.retry_of, w.idempotency_key, w.concurrency_keys, w.group_key, w.unique_name
   from won w
 ),
 inserted as (
