@@ -127,3 +127,25 @@ alter table tenure.idempotency add column existing boolean not null default fals
 
 create function tenure.unique_name(key text, by_kind boolean, kind text) returns text language sql immutable parallel safe
   return case when by_kind then 'k:' || kind || ' ' || key else 'q:' || key end;
+
+-- Dependencies -----------------------------------------------------------------------------------------------------------
+-- True: some job may wait for this one, so what ends it says so (among what is to be looked at: 'w' and its id). NULL: none does. A job that waits
+-- for others is blocked (2) without a gate.
+alter table tenure.job add column awaited boolean;
+
+-- What jobs wait for. Rows of a job go when it waits no more.
+create table tenure.dependency (
+  awaited_id bigint not null,
+  awaited_queue_id int not null,
+  awaited_day int not null,
+  job_id bigint not null,
+  queue_id int not null,
+  -- Any end will do; else it has to complete.
+  any_end boolean not null,
+  -- One that did not complete releases the job; else it cancels it.
+  release boolean not null,
+  -- The state in which it ended, once that has been counted; 0: nobody knows any more.
+  outcome smallint,
+  primary key (awaited_id, job_id)
+) with (fillfactor = 70);
+create index dependency_job on tenure.dependency (job_id);

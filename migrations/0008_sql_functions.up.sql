@@ -334,9 +334,10 @@ begin
     j.retry_of, j.idempotency_key, complete.result, case when complete.result is not null then complete.content_type end,
     j.concurrency_keys, j.group_key, j.unique_name);
   insert into tenure.event (slot, queue_id, type, leased, completed) values (tenure.event_slot(), q, 2, -1, 1);
-  if j.gate is not null then
+  if j.gate is not null or j.awaited then
     insert into tenure.event (slot, queue_id, type, admit) values (tenure.event_slot(), q, 5,
-      array(select 'k' || k from unnest(j.concurrency_keys) as k) || coalesce(array['g' || j.group_key], '{}') || array['q']);
+      array(select 'k' || k from unnest(j.concurrency_keys) as k) || coalesce(array['g' || j.group_key], '{}') || array['q']
+      || case when j.awaited then array['w' || j.id] else '{}' end);
   end if;
   insert into tenure.outbox (slot, queue_id, state, job_id, job_day, kind, tenant, attempt, failures, crashes, created_at, started_at, ended_at,
     effect_key, retry_of, headers)

@@ -53,6 +53,9 @@ struct EnqueueOptions {
   std::vector<std::string> unique_states;
   std::optional<absl::Duration> unique_period;
   std::string on_conflict;
+  std::vector<std::string> after;
+  bool after_any_end = false;
+  std::string on_failure;
   std::string file;
   bool wait = false;
   std::optional<absl::Duration> wait_timeout;
@@ -110,6 +113,9 @@ absl::Status MakeSpec(const EnqueueOptions& options, std::istream& in, v1::JobSp
   if (!options.unique_key.empty()) {
     if (absl::Status set = SetUnique(options, *spec.mutable_unique()); !set.ok()) return set;
   }
+  for (const std::string& id : options.after) spec.mutable_depends_on()->add_job_ids(id);
+  if (options.after_any_end) spec.mutable_depends_on()->set_condition(v1::DEPENDENCY_CONDITION_ENDED);
+  if (options.on_failure == "release") spec.mutable_depends_on()->set_on_failure(v1::DEPENDENCY_FAILURE_RELEASE);
   return absl::OkStatus();
 }
 
@@ -368,6 +374,15 @@ void AddEnqueueCommand(CLI::App& job, Context& context) {
   command->add_option("--on-conflict", options->on_conflict, "What becomes of the other job, or of this one [return]")
       ->check(CLI::IsMember(policies))
       ->needs(unique);
+  CLI::Option* after = AddRepeated(*command, "--after", options->after,
+                                   "Wait until this job has completed; may be repeated, and all of them count");
+  CLI::Option* any_end = command->add_flag("--after-any-end", options->after_any_end, "However they end")->needs(after);
+  command
+      ->add_option("--on-failure", options->on_failure,
+                   "What becomes of this job as soon as one of them ends otherwise [cancel]")
+      ->check(CLI::IsMember({"cancel", "release"}))
+      ->needs(after)
+      ->excludes(any_end);
   command->add_option("-f,--file", options->file, "JSON lines, one job a line; - for stdin")->type_name("FILE");
   CLI::Option* wait = command->add_flag("--wait", options->wait, "Wait for the outcome and print the result");
   AddDuration(*command, "--wait-timeout", options->wait_timeout, "Wait at most so long [for ever]")->needs(wait);

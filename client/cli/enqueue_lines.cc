@@ -52,6 +52,9 @@ absl::StatusOr<v1::JobSpec> ParseLine(const std::string& text, int64_t line, con
     }
     return absl::InvalidArgumentError(message);
   }
+  if (parsed.depends_on().items_size() > 0) {
+    return absl::InvalidArgumentError("dependsOn.items is not for lines, which are sent in batches; use jobIds");
+  }
   v1::JobSpec spec = defaults;
   // Of two ways to say the same thing the line's counts.
   if (parsed.has_due_time() || parsed.has_delay()) {
@@ -66,6 +69,7 @@ absl::StatusOr<v1::JobSpec> ParseLine(const std::string& text, int64_t line, con
   if (parsed.payload().content_case() != v1::Payload::CONTENT_NOT_SET) spec.clear_payload();
   if (parsed.concurrency_keys_size() > 0) spec.clear_concurrency_keys();
   if (parsed.has_unique()) spec.clear_unique();
+  if (parsed.has_depends_on()) spec.clear_depends_on();
   if (!spec.idempotency_key().empty()) spec.set_idempotency_key(absl::StrCat(spec.idempotency_key(), "-", line));
   spec.MergeFrom(parsed);
   if (spec.queue().empty()) return absl::InvalidArgumentError("no \"queue\", and no --queue to stand in for it");

@@ -37,6 +37,7 @@ constexpr Step kSteps[] = {
     {"QUEUE_NOT_FOUND", "see the queues: tenurectl queue list   or make it: tenurectl queue create NAME"},
     {"QUEUE_EXISTS", "change its settings: tenurectl queue update NAME"},
     {"PAYLOAD_TOO_LARGE", "store large content elsewhere and pass a reference to it"},
+    {"DEPENDENCY_REFUSED", "a job of the same call that this one waits for was refused: correct that one"},
     {"UNIQUE_CONFLICT", "another job has the unique key: look at it, or use another --on-conflict"},
     {"IDEMPOTENCY_CONFLICT", "use another idempotency key for a different job"},
     {"REQUEST_REPLAYED", "use a new request id for a new claim"},

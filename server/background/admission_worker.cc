@@ -1,6 +1,7 @@
 // Admission: the net under it. Whoever frees a slot has it filled again at once; if the process dies in between, or its
 // look fails for long, this sweep finds who waits. It pages through the names of keys, groups and queues that jobs wait
-// for, a page a round, and has each looked at; who may pass is decided then. Layer: background.
+// for, a page a round, and has each looked at; who may pass is decided then. The same of what jobs wait for: those that
+// ended unnoticed. Layer: background.
 #include "server/background/workers.h"
 #include "server/base/status.h"
 
@@ -27,6 +28,9 @@ class AdmissionSweep : public Worker {
       TENURE_ASSIGN_OR_RETURN(store::BlockedPage page, store_.BlockedNames(at_, batch_));
       if (!page.names.empty() && note_gates_) note_gates_(page.names);
       at_ = page.next.value_or(store::BlockedPage::Cursor());
+      TENURE_ASSIGN_OR_RETURN(const store::DependencyPage waiting, store_.SweepDependencies(dependency_at_, batch_));
+      if (!waiting.ended.empty() && note_gates_) note_gates_(waiting.ended);
+      dependency_at_ = waiting.next.value_or(store::DependencyPage::Cursor());
       return interval_;
     });
   }
@@ -37,6 +41,7 @@ class AdmissionSweep : public Worker {
   const absl::Duration interval_;
   const int batch_;
   store::BlockedPage::Cursor at_;
+  store::DependencyPage::Cursor dependency_at_;
 };
 
 }  // namespace

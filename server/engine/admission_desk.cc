@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
 namespace tenure::engine {
@@ -12,6 +14,8 @@ namespace {
 constexpr size_t kNames = 1000;
 constexpr int kJobs = 2000;
 constexpr auto kAfterFailure = std::chrono::milliseconds(250);
+// The row of a waiting job that somebody holds.
+constexpr auto kLockedAgain = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -72,8 +76,12 @@ void AdmissionDesk::Run(int32_t queue) {
       line.names.pop_front();
     }
   }
-  metrics_.batch_items.Observe({{"verb", "admit"}}, static_cast<double>(names.size()));
-  const absl::StatusOr<store::AdmitResult> result = store_.Admit(queue, names, kJobs, fair_window);
+  LookAtEnded(queue, names);
+  absl::StatusOr<store::AdmitResult> result = store::AdmitResult();
+  if (!names.empty()) {
+    metrics_.batch_items.Observe({{"verb", "admit"}}, static_cast<double>(names.size()));
+    result = store_.Admit(queue, names, kJobs, fair_window);
+  }
   if (result.ok()) {
     // Told before the next look begins, so that polls wake first.
     admitted_(queue, *result);
@@ -94,6 +102,26 @@ void AdmissionDesk::Run(int32_t queue) {
     if (!more) lines_.erase(queue);
   }
   if (more) executor_.Post([this, queue] { Run(queue); });
+}
+
+void AdmissionDesk::LookAtEnded(int32_t queue, std::vector<std::string>& names) {
+  std::vector<int64_t> ended;
+  std::erase_if(names, [&](const std::string& name) {
+    int64_t id = 0;
+    if (name.empty() || name[0] != store::kAwaitedMark || !absl::SimpleAtoi(name.substr(1), &id)) return false;
+    ended.push_back(id);
+    return true;
+  });
+  if (ended.empty()) return;
+  metrics_.batch_items.Observe({{"verb", "resolve"}}, static_cast<double>(ended.size()));
+  const absl::StatusOr<store::ResolveResult> result = store_.ResolveDependents(queue, ended);
+  if (result.ok()) {
+    resolved_(*result);
+    ended = result->again;
+  }
+  for (int64_t id : ended) {
+    LookLater(queue, absl::StrCat(std::string(1, store::kAwaitedMark), id), result.ok() ? kLockedAgain : kAfterFailure);
+  }
 }
 
 void AdmissionDesk::Stop() {

@@ -2,6 +2,9 @@
 // at by one transaction per queue after the other. While one is in flight the next names gather; an idle queue starts
 // at once, so that a freed slot is filled again within the time of a transaction. Layer: engine. Thread-safe.
 //
+// The numbers of jobs that have ended while others wait for them come the same way (store/dependencies.h), each look a
+// transaction of its own.
+//
 // Any replica may look at any gate at any time: who may pass is decided by the database (Store::Admit). A look that
 // failed is repeated; one that is lost with its process is made up for by the admission worker's sweep.
 #pragma once
@@ -28,8 +31,15 @@ class AdmissionDesk {
  public:
   // Called with what each transaction did, on an executor thread.
   using Admitted = std::function<void(int32_t queue, const store::AdmitResult& result)>;
-  AdmissionDesk(store::Store& store, Executor& executor, Timers& timers, Metrics& metrics, Admitted admitted)
-      : store_(store), executor_(executor), timers_(timers), metrics_(metrics), admitted_(std::move(admitted)) {}
+  using Resolved = std::function<void(const store::ResolveResult& result)>;
+  AdmissionDesk(store::Store& store, Executor& executor, Timers& timers, Metrics& metrics, Admitted admitted,
+                Resolved resolved)
+      : store_(store),
+        executor_(executor),
+        timers_(timers),
+        metrics_(metrics),
+        admitted_(std::move(admitted)),
+        resolved_(std::move(resolved)) {}
 
   // Looks at these gates of a queue as soon as the transaction that is in flight has ended.
   void Look(int32_t queue, const store::GateNames& names);
@@ -46,12 +56,15 @@ class AdmissionDesk {
   };
   void Run(int32_t queue);
   void LookLater(int32_t queue, std::string name, Clock::Duration after);
+  // Takes the jobs that have ended out of `names`, and lets go who waited for them.
+  void LookAtEnded(int32_t queue, std::vector<std::string>& names);
 
   store::Store& store_;
   Executor& executor_;
   Timers& timers_;
   Metrics& metrics_;
   const Admitted admitted_;
+  const Resolved resolved_;
   std::mutex mu_;
   bool stopped_ = false;
   std::unordered_map<int32_t, Line> lines_;

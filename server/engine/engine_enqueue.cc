@@ -48,34 +48,48 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::s
 
 // A replica's lanes, and other replicas, may count at the same time: the bound is exceeded by a batch of each at
 // most.
-EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinTenants(const store::Queue& queue,
-                                                                 std::span<const store::NewJob> items, Way way) {
+absl::StatusOr<std::vector<absl::Status>> EngineImpl::ShedBeyondTenants(const store::Queue& queue,
+                                                                        std::span<const store::NewJob* const> jobs) {
   const int64_t bound = *queue.settings.max_tenant_depth;
   std::set<std::string> tenants;
-  for (const store::NewJob& job : items) {
-    if (!job.tenant.empty()) tenants.insert(job.tenant);
+  for (const store::NewJob* job : jobs) {
+    if (!job->tenant.empty()) tenants.insert(job->tenant);
   }
   std::map<std::string, int64_t> depths;
   if (!tenants.empty()) {
-    auto counted = store_.TenantDepths(queue.id, std::vector<std::string>(tenants.begin(), tenants.end()), bound);
-    if (!counted.ok()) return counted.status();
-    depths = *std::move(counted);
+    TENURE_ASSIGN_OR_RETURN(
+        depths, store_.TenantDepths(queue.id, std::vector<std::string>(tenants.begin(), tenants.end()), bound));
   }
+  std::vector<absl::Status> statuses(jobs.size());
+  size_t shed = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i]->tenant.empty() || ++depths[jobs[i]->tenant] <= bound) continue;
+    ++shed;
+    statuses[i] = Shed("TENANT_FULL",
+                       absl::StrCat("the tenant has ", bound, " jobs in the queue \"", queue.name,
+                                    "\", as many as its max_tenant_depth allows; try again later"),
+                       {{"queue", queue.name}, {"max_tenant_depth", absl::StrCat(bound)}});
+  }
+  NoteShed(queue.name, shed);
+  return statuses;
+}
+
+EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinTenants(const store::Queue& queue,
+                                                                 std::span<const store::NewJob> items, Way way) {
+  std::vector<const store::NewJob*> jobs;
+  for (const store::NewJob& job : items) jobs.push_back(&job);
+  TENURE_ASSIGN_OR_RETURN(std::vector<absl::Status> statuses, ShedBeyondTenants(queue, jobs));
   std::vector<store::NewJob> fitting;
   std::vector<size_t> at;
   std::vector<store::EnqueueOutcome> outcomes(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
-    if (!items[i].tenant.empty() && ++depths[items[i].tenant] > bound) {
-      outcomes[i].status = Shed("TENANT_FULL",
-                                absl::StrCat("the tenant has ", bound, " jobs in the queue \"", queue.name,
-                                             "\", as many as its max_tenant_depth allows; try again later"),
-                                {{"queue", queue.name}, {"max_tenant_depth", absl::StrCat(bound)}});
-    } else {
+    if (statuses[i].ok()) {
       fitting.push_back(items[i]);
       at.push_back(i);
+    } else {
+      outcomes[i].status = std::move(statuses[i]);
     }
   }
-  NoteShed(queue.name, items.size() - fitting.size());
   if (fitting.empty()) return outcomes;
   EnqueueLane::Outcomes written = WriteJobs(queue.id, fitting, way);
   if (!written.ok()) return written.status();
@@ -147,6 +161,10 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
   directory_.Resolve(
       std::move(names), options_.create_queues,
       [this, items = std::move(items), done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
+        if (std::any_of(items.begin(), items.end(),
+                        [](const EnqueueItem& item) { return item.job.depends_on.has_value(); })) {
+          return EnqueueGraph(std::move(items), resolved, std::move(done));
+        }
         struct Call {
           std::vector<store::EnqueueOutcome> outcomes;
           std::mutex mu;

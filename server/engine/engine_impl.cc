@@ -51,8 +51,10 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
                seen_workers_[worker] = std::move(names);
              },
              [this](int32_t queue, int64_t jobs) { admission_.Took(queue, jobs); }}),
-      admission_(store, executor_, timers_, metrics,
-                 [this](int32_t queue, const store::AdmitResult& result) { NoteAdmitted(queue, result); }),
+      admission_(
+          store, executor_, timers_, metrics,
+          [this](int32_t queue, const store::AdmitResult& result) { NoteAdmitted(queue, result); },
+          [this](const store::ResolveResult& result) { NoteResolved(result); }),
       enqueue_lane_("enqueue", executor_, metrics, LimitsOf(options_),
                     [this](int32_t queue, std::span<const store::NewJob> items) {
                       return FlushEnqueue(queue, items, Way::kPlain);

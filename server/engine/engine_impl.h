@@ -1,7 +1,8 @@
 // The engine's parts, put together. Layer: engine. Thread-safe.
 //
-// engine_impl.cc: life and look-ups. engine_jobs.cc: Enqueue, Cancel, Claim. engine_tokens.cc: all that names a lease
-// token. engine_schedules.cc, engine_targets.cc: schedules, targets. engine_admission.cc: limits and admission.
+// engine_impl.cc: life and look-ups. engine_enqueue.cc: Enqueue. engine_jobs.cc: Cancel, Claim. engine_tokens.cc: all
+// that names a lease token. engine_schedules.cc, engine_targets.cc: schedules, targets. engine_admission.cc: limits and
+// admission. engine_dependencies.cc: jobs that wait for others.
 // replica_loop.cc: the thread that keeps this replica alive and reads events.
 #pragma once
 
@@ -151,6 +152,9 @@ class EngineImpl : public Engine {
   EnqueueLane::Outcomes FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, Way way);
   EnqueueLane::Outcomes FlushWithinTenants(const store::Queue& queue, std::span<const store::NewJob> items, Way way);
   EnqueueLane::Outcomes WriteJobs(int32_t queue, std::span<const store::NewJob> items, Way way);
+  // Which of `jobs` are beyond their tenant's bound. Blocks.
+  absl::StatusOr<std::vector<absl::Status>> ShedBeyondTenants(const store::Queue& queue,
+                                                              std::span<const store::NewJob* const> jobs);
   // Takes from `indexes` what is beyond the queue's bound, writes its outcomes, and answers how many that were.
   size_t ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
                          std::vector<store::EnqueueOutcome>& outcomes);
@@ -180,6 +184,15 @@ class EngineImpl : public Engine {
   // After a change of a limit. Blocks.
   void LookAfter(int32_t queue, store::LimitScope scope, const std::string& key);
   void NoteAdmitted(int32_t queue, const store::AdmitResult& result);
+
+  // --- engine_dependencies.cc
+  void NoteResolved(const store::ResolveResult& result);
+  // Items of which some wait for others: all in one transaction. `queues`: of each item, or why there is none.
+  void EnqueueGraph(std::vector<EnqueueItem> items, const QueueDirectory::Resolved& queues,
+                    Callback<std::vector<store::EnqueueOutcome>> done);
+  // Refuses what is beyond the bounds of its queue or tenant. Blocks.
+  absl::Status ShedFromGraph(std::vector<store::GraphJob>& graph);
+  bool IsBounded(int32_t queue) const;
 
   // Counts the call until `done` has run (Stop waits for that), runs it at most once, and if it is dropped unrun (the
   // engine stopped), answers UNAVAILABLE in its place: no caller is left without an answer.

@@ -115,6 +115,39 @@ absl::StatusOr<store::Unique> UniqueFrom(const Field& field, v1::Unique& unique)
   return out;
 }
 
+// `index`: its own in the call.
+absl::StatusOr<store::DependsOn> DependsOnFrom(const Field& field, const v1::DependsOn& depends_on, int index) {
+  store::DependsOn out;
+  const int count = depends_on.job_ids_size() + depends_on.items_size();
+  if (count < 1 || count > store::kMaxDependencies) {
+    return Invalid(field, absl::StrCat("names ", count, " jobs; job_ids and items together must be 1 to ",
+                                       store::kMaxDependencies));
+  }
+  for (int i = 0; i < depends_on.job_ids_size(); ++i) {
+    TENURE_ASSIGN_OR_RETURN(store::JobId id,
+                            store::JobId::Parse(depends_on.job_ids(i), field.Item("job_ids", i).ToString()));
+    out.jobs.push_back(id);
+  }
+  for (int i = 0; i < depends_on.items_size(); ++i) {
+    if (depends_on.items(i) < 0 || depends_on.items(i) >= index) {
+      return Invalid(field.Item("items", i),
+                     absl::StrCat("is ", depends_on.items(i), "; it must be the index of an earlier job of the call"));
+    }
+    out.items.push_back(depends_on.items(i));
+  }
+  if (!v1::DependencyCondition_IsValid(depends_on.condition())) {
+    return Invalid(field / "condition",
+                   absl::StrCat("is ", static_cast<int>(depends_on.condition()), "; there is no such condition"));
+  }
+  if (!v1::DependencyFailure_IsValid(depends_on.on_failure())) {
+    return Invalid(field / "on_failure",
+                   absl::StrCat("is ", static_cast<int>(depends_on.on_failure()), "; there is no such policy"));
+  }
+  out.all_ended = depends_on.condition() == v1::DEPENDENCY_CONDITION_ENDED;
+  out.release_on_failure = depends_on.on_failure() == v1::DEPENDENCY_FAILURE_RELEASE;
+  return out;
+}
+
 // What both forms of Claim share.
 template <typename Call>
 absl::Status ClaimCommon(v1::ClaimRequest& request, Call& call) {
@@ -213,6 +246,9 @@ absl::StatusOr<engine::EnqueueItem> JobFrom(const Field& field, v1::JobSpec& spe
     TENURE_ASSIGN_OR_RETURN(
         job.idempotency_retention,
         DurationIn(field / "idempotency_retention", spec.idempotency_retention(), absl::Seconds(1), kMonth));
+  }
+  if (spec.has_depends_on()) {
+    TENURE_ASSIGN_OR_RETURN(job.depends_on, DependsOnFrom(field / "depends_on", spec.depends_on(), field.index()));
   }
   if (spec.has_unique()) {
     TENURE_ASSIGN_OR_RETURN(job.unique, UniqueFrom(field / "unique", *spec.mutable_unique()));
@@ -347,6 +383,9 @@ absl::StatusOr<engine::CompleteItem> CompleteFrom(const Field& field, v1::Comple
   for (int i = 0; i < item.follow_ups_size(); ++i) {
     TENURE_ASSIGN_OR_RETURN(engine::EnqueueItem job,
                             JobFrom(field.Item("follow_ups", i), *item.mutable_follow_ups(i), limits));
+    if (job.job.depends_on) {
+      return Invalid(field.Item("follow_ups", i) / "depends_on", "is not allowed for a follow-up");
+    }
     if (job.job.unique && job.job.unique->on_conflict == store::OnConflict::kReject) {
       return Invalid(field.Item("follow_ups", i) / "unique.on_conflict",
                      "cannot be REJECT for a follow-up: the job is completed in any case");

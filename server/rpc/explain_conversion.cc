@@ -54,6 +54,9 @@ std::string InWords(const store::WaitCause& cause, const std::string& queue) {
                           InLine(cause));
     case store::WaitReason::kNoWorker:
       return absl::StrCat("no worker has asked for jobs of the queue ", queue, " within two minutes");
+    case store::WaitReason::kDependency:
+      return absl::StrCat("it waits for ", cause.limit.value_or(0), cause.limit.value_or(0) == 1 ? " job" : " jobs",
+                          " to end");
   }
   return "";
 }

@@ -32,7 +32,8 @@ class Field {
   constexpr Field(std::string_view name, int index) : name_(name), index_(index) {}
   constexpr Field operator/(std::string_view name) const { return Field(this, name, -1); }
   constexpr Field Item(std::string_view name, int index) const { return Field(this, name, index); }
-  std::string ToString() const;  // "jobs[3].kind"
+  std::string ToString() const;                   // "jobs[3].kind"
+  constexpr int index() const { return index_; }  // Its place in a list; -1: it is none.
 
  private:
   constexpr Field(const Field* parent, std::string_view name, int index)

@@ -1,11 +1,13 @@
 #include "server/rpc/job_service.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/rpc/batch.h"
 #include "server/rpc/conversion.h"
@@ -16,9 +18,29 @@ namespace tenure::rpc {
 namespace {
 
 constexpr int kMaxBatch = 10'000;
+// Jobs of a call of which some wait for others: they are accepted in one transaction.
+constexpr int kMaxGraph = 1'000;
 constexpr int32_t kMaxPageWithPayloads =
     50;  // Bounds what the daemon holds at once: 100 MiB with 1 MiB payloads and results.
 constexpr size_t kMaxPageBytes = 3 << 20;  // Below the 4 MiB that gRPC clients take unless told otherwise.
+
+bool IsGraph(const v1::EnqueueRequest& request) {
+  return std::any_of(request.jobs().begin(), request.jobs().end(),
+                     [](const v1::JobSpec& job) { return job.has_depends_on(); });
+}
+
+// Indexes of the request become those of the jobs that are passed on; -1: that one was refused.
+void Renumber(Batch<engine::EnqueueItem>& batch) {
+  std::map<int, int32_t> now;
+  for (size_t i = 0; i < batch.places.size(); ++i) now[batch.places[i]] = static_cast<int32_t>(i);
+  for (engine::EnqueueItem& item : batch.items) {
+    if (!item.job.depends_on) continue;
+    for (int32_t& index : item.job.depends_on->items) {
+      const auto found = now.find(index);
+      index = found == now.end() ? -1 : found->second;
+    }
+  }
+}
 
 }  // namespace
 
@@ -37,11 +59,16 @@ void JobService::Register(MethodTable& table) {
 void JobService::Enqueue(CallPtr<v1::EnqueueRequest, v1::EnqueueResponse> call) {
   v1::EnqueueRequest& request = call->request();
   absl::Status valid = CheckCount(Field("jobs"), request.jobs_size(), 1, kMaxBatch, "jobs");
+  if (valid.ok() && request.jobs_size() > kMaxGraph && IsGraph(request)) {
+    valid = Invalid(Field("jobs"), absl::StrCat("has ", request.jobs_size(),
+                                                " jobs, some with depends_on; then it may have ", kMaxGraph));
+  }
   if (!valid.ok()) return call->Finish(valid);
   auto batch = ConvertBatch<engine::EnqueueItem>(
       request.mutable_jobs(), call->response().mutable_results(),
       [&](v1::JobSpec& spec, int i) { return JobFrom(Field("jobs", i), spec, limits_); });
   if (batch.items.empty()) return call->Finish();
+  Renumber(batch);
   engine_.Enqueue(
       std::move(batch.items), call->deadline(),
       [call, places = std::move(batch.places)](absl::StatusOr<std::vector<store::EnqueueOutcome>> outcomes) {

@@ -34,6 +34,7 @@ absl::Status CheckAllowed(const Field& field, const v1::JobSpec& job) {
   if (job.concurrency_keys_size() > 0) return Invalid(field / "concurrency_keys", "is not allowed in a schedule");
   if (!job.group_key().empty()) return Invalid(field / "group_key", "is not allowed in a schedule");
   if (job.has_unique()) return Invalid(field / "unique", "is not allowed in a schedule; see its overlap policy");
+  if (job.has_depends_on()) return Invalid(field / "depends_on", "is not allowed in a schedule");
   if (!job.effect_key().empty()) {
     return Invalid(field / "effect_key", "is not allowed in a schedule: its jobs are different effects");
   }

@@ -99,6 +99,7 @@ enum class WaitReason {
   kReady,          // Claimable: `position` in line.
   kNoWorker,       // Nobody has asked for jobs of its queue for two minutes.
   kTenantTurn,     // Its tenant (`key`) is not due for a turn yet. `position` in the tenant's line.
+  kDependency,     // Waits for `holders` to end.
 };
 
 struct WaitCause {

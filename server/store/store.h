@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/store/admission.h"
+#include "server/store/dependencies.h"
 #include "server/store/moves.h"
 #include "server/store/rewrites.h"
 #include "server/store/schedules.h"
@@ -64,6 +65,7 @@ struct ResolvedToken {
 
 class Store : public ScheduleStore,
               public AdmissionStore,
+              public DependencyStore,
               public TargetStore,
               public ShardStore,
               public MoveStore,

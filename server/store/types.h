@@ -68,6 +68,14 @@ struct Unique {
   OnConflict on_conflict = OnConflict::kReturn;
 };
 
+// A job that is blocked until others have ended.
+struct DependsOn {
+  std::vector<JobId> jobs;
+  std::vector<int32_t> items;       // Indexes of earlier jobs of the same graph.
+  bool all_ended = false;           // However they end; else they must complete.
+  bool release_on_failure = false;  // One that did not complete releases the job; else it cancels it.
+};
+
 // Validated by the caller (rpc/), except what only the database knows.
 struct NewJob {
   std::string kind;
@@ -88,6 +96,7 @@ struct NewJob {
   std::vector<std::string> concurrency_keys;  // Sorted, distinct, at most 4.
   std::string group;                          // Empty: none.
   std::optional<Unique> unique;
+  std::optional<DependsOn> depends_on;
 };
 
 struct EnqueueOutcome {

@@ -159,9 +159,10 @@ std::string Text(const nlohmann::json& node, const char* field) {
 }
 
 bool IsHot(const std::string& relation) {
-  return relation == "job" || relation == "idempotency" || relation == "unique_key" || relation == "lease_grant" ||
-         (absl::StartsWith(relation, "event") && relation != "event_fold") || absl::StartsWith(relation, "history") ||
-         absl::StartsWith(relation, "dead_letter") || absl::StartsWith(relation, "payload") ||
+  return relation == "job" || relation == "idempotency" || relation == "unique_key" || relation == "dependency" ||
+         relation == "lease_grant" || (absl::StartsWith(relation, "event") && relation != "event_fold") ||
+         absl::StartsWith(relation, "history") || absl::StartsWith(relation, "dead_letter") ||
+         absl::StartsWith(relation, "payload") ||
          (relation.starts_with("outbox") && relation != "outbox_rotation" && relation != "outbox_interest") ||
          relation == "delivery";
 }
@@ -182,6 +183,8 @@ std::string Entry(const std::string& index) {
   if (index == "idempotency_pkey") return "key";
   if (index == "dead_letter_due_ended") return "ended_on";
   if (index == "unique_key_pkey") return "name";
+  if (index == "dependency_pkey") return "awaited_id";
+  if (index == "dependency_job") return "job_id";
   return "id";
 }
 
@@ -232,9 +235,9 @@ enum class Tables { kAnalysedEmpty, kFull, kFullThatLookedEmpty };
 
 class PlansTest : public tenure::testing::StoreTest {
  protected:
-  static constexpr const char* kHot[] = {"job",      "idempotency", "unique_key", "lease_grant", "event_0",
-                                         "event_1",  "event_2",     "event_3",    "outbox_0",    "outbox_1",
-                                         "outbox_2", "outbox_3",    "delivery",   "dead_letter_due"};
+  static constexpr const char* kHot[] = {"job",      "idempotency", "unique_key", "dependency", "lease_grant",
+                                         "event_0",  "event_1",     "event_2",    "event_3",    "outbox_0",
+                                         "outbox_1", "outbox_2",    "outbox_3",   "delivery",   "dead_letter_due"};
 
   void Prepare(Tables tables) {
     Session db(database_.url());
@@ -281,6 +284,9 @@ class PlansTest : public tenure::testing::StoreTest {
     db.Run(
         "insert into tenure.unique_key (queue_id, name, job_id, job_day) "
         "select 1, 'k' || n, n, tenure.today() from generate_series(1, 50000) n");
+    db.Run(
+        "insert into tenure.dependency (awaited_id, awaited_queue_id, awaited_day, job_id, queue_id, any_end, release) "
+        "select n, 1, tenure.today(), n + 1, 1, false, false from generate_series(1, 50000) n");
     db.Run(
         "insert into tenure.lease_grant (replica_id, queue_id, request_id, expires_at, ids, tokens, secrets) "
         "select 1 + n % 3, 1, 'r' || n, now() + n * interval '1 ms', array[100000 + n], array[1], array[0] "

@@ -177,6 +177,30 @@ TEST_F(StateMachineTest, EveryActionInEveryState) {
     return (*reaped)[0].gone || (*reaped)[0].remaining ? "-" : "OK";
   };
   const std::vector<std::string> names{"kkey", "q"};
+  // A second job with the unique key that the job holds.
+  const std::string holds_key = "unique_name = 'q:u'";
+  auto second = [this](const Subject& s, OnConflict policy) -> std::string {
+    Sql(absl::StrCat("insert into tenure.unique_key (queue_id, name, job_id, job_day) values (", queue_, ", 'q:u', ",
+                     s.id.seq, ", ", s.id.day, ") on conflict (queue_id, name) do update set job_id = ", s.id.seq));
+    NewJob job{.kind = "k", .payload = {"second", "text/plain"}, .delay = absl::Hours(1)};
+    const bool keeps = policy == OnConflict::kReturn;
+    job.unique = Unique{"u", false, {JobState::kScheduled, JobState::kBlocked, JobState::kReady}, {}, policy};
+    if (keeps) job.unique->states.insert(job.unique->states.end(), {JobState::kLeased, JobState::kSuspended});
+    auto outcomes = replica_->Enqueue("q", {job});
+    if (!outcomes.ok() || !(*outcomes)[0].status.ok()) return ReasonOf(outcomes);
+    return (*outcomes)[0].existing && (*outcomes)[0].id == s.id ? "OK" : "NEW_JOB";
+  };
+  // Somebody looks after a job that this one waits for has ended, in a way that is on record no more.
+  const std::string waits = "gate = case when state = 2 then null else gate end, concurrency_keys = null";
+  auto resolve = [this](const Subject& s, bool any_end) -> std::string {
+    Sql("delete from tenure.dependency");
+    Sql(absl::StrCat("insert into tenure.dependency values (1000000, ", queue_, ", 1, ", s.id.seq, ", ", queue_, ", ",
+                     any_end ? "true" : "false", ", false)"));
+    const std::vector<int64_t> ended{1'000'000};
+    auto result = store_->ResolveDependents(queue_, ended);
+    if (!result.ok()) return result.status().ToString();
+    return result->released + result->cancelled > 0 ? "OK" : "-";
+  };
   const std::vector<Action> actions{
       {"Claim",
        "",
@@ -279,6 +303,27 @@ TEST_F(StateMachineTest, EveryActionInEveryState) {
          return admitted > 0 ? "OK" : "-";
        },
        std::vector<std::string>(9, "-")},
+      {"Return by its unique key",
+       holds_key,
+       [&](const Subject& s) { return second(s, OnConflict::kReturn); },
+       {"OK", "OK", "OK", "OK", "OK", "NEW_JOB", "NEW_JOB", "NEW_JOB", "NEW_JOB"}},
+      {"Replace by its unique key",
+       holds_key,
+       [&](const Subject& s) { return second(s, OnConflict::kReplace); },
+       {"-> scheduled", "-> blocked", "-> ready", "NEW_JOB", "NEW_JOB", "NEW_JOB", "NEW_JOB", "NEW_JOB", "NEW_JOB"}},
+      {"Reschedule by its unique key",
+       holds_key,
+       [&](const Subject& s) { return second(s, OnConflict::kReschedule); },
+       {"-> scheduled", "-> scheduled", "-> scheduled", "NEW_JOB", "NEW_JOB", "NEW_JOB", "NEW_JOB", "NEW_JOB",
+        "NEW_JOB"}},
+      {"Let go after what it waits for",
+       waits,
+       [&](const Subject& s) { return resolve(s, true); },
+       {"-", "-> ready", "-", "-", "-", "-", "-", "-", "-"}},
+      {"Cancel with what it waits for",
+       waits,
+       [&](const Subject& s) { return resolve(s, false); },
+       {"-", "-> cancelled", "-", "-", "-", "-", "-", "-", "-"}},
       {"tenure.complete",
        "",
        [&](const Subject& s) { return CompleteBySql(s.current); },

@@ -153,6 +153,13 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<store::EnqueueResult> EnqueueUnique(int32_t, std::span<const store::NewJob>) override {
     return Unimplemented();
   }
+  absl::StatusOr<store::GraphResult> EnqueueGraph(std::span<const store::GraphJob>) override { return Unimplemented(); }
+  absl::StatusOr<store::ResolveResult> ResolveDependents(int32_t, std::span<const int64_t>) override {
+    return Unimplemented();
+  }
+  absl::StatusOr<store::DependencyPage> SweepDependencies(const store::DependencyPage::Cursor&, int) override {
+    return Unimplemented();
+  }
   absl::StatusOr<store::Job> Get(const store::JobId&) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::JobId>> Ended(std::span<const store::JobId>) override { return Unimplemented(); }
   absl::StatusOr<store::ListPage> List(const store::ListFilter&) override { return Unimplemented(); }

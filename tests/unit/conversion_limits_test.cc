@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/rpc/conversion.h"
 
@@ -227,6 +228,35 @@ TEST(Conversion, JobSpecLimits) {
          *U(s).mutable_period() = D(absl::Hours(1));
        },
        "jobs[3].unique.period"},
+      {"depends on nothing", [](S& s) { s.mutable_depends_on(); }, "jobs[3].depends_on"},
+      {"depends on 100",
+       [](S& s) {
+         for (int i = 0; i < 98; ++i) s.mutable_depends_on()->add_job_ids(absl::StrCat("1-20000-", i + 1));
+         s.mutable_depends_on()->add_items(0);
+         s.mutable_depends_on()->add_items(2);
+       },
+       ""},
+      {"depends on 101",
+       [](S& s) {
+         for (int i = 0; i < 101; ++i) s.mutable_depends_on()->add_job_ids(absl::StrCat("1-20000-", i + 1));
+       },
+       "jobs[3].depends_on"},
+      {"depends on no id", [](S& s) { s.mutable_depends_on()->add_job_ids("x"); }, "jobs[3].depends_on.job_ids[0]"},
+      {"depends on itself", [](S& s) { s.mutable_depends_on()->add_items(3); }, "jobs[3].depends_on.items[0]"},
+      {"depends on a later one", [](S& s) { s.mutable_depends_on()->add_items(4); }, "jobs[3].depends_on.items[0]"},
+      {"depends on item -1", [](S& s) { s.mutable_depends_on()->add_items(-1); }, "jobs[3].depends_on.items[0]"},
+      {"dependency condition",
+       [](S& s) {
+         s.mutable_depends_on()->add_items(0);
+         s.mutable_depends_on()->set_condition(static_cast<v1::DependencyCondition>(9));
+       },
+       "jobs[3].depends_on.condition"},
+      {"dependency policy",
+       [](S& s) {
+         s.mutable_depends_on()->add_items(0);
+         s.mutable_depends_on()->set_on_failure(static_cast<v1::DependencyFailure>(9));
+       },
+       "jobs[3].depends_on.on_failure"},
   };
   Check<S>(rows, good, [&](S& spec) { return JobFrom(Field("jobs", 3), spec, limits).status(); });
 }

@@ -214,6 +214,36 @@ TEST_F(RpcServer, FourMebibytesOfPayloadFitAndMuchMoreDoesNot) {
             grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
+// Jobs name each other by their index in the request; those that are refused here do not reach the engine.
+TEST_F(RpcServer, JobsOfACallThatWaitForEachOther) {
+  std::vector<std::vector<int32_t>> seen;
+  engine_.enqueue = [&](std::vector<engine::EnqueueItem> items, auto, auto done) {
+    for (const engine::EnqueueItem& item : items) {
+      seen.push_back(item.job.depends_on ? item.job.depends_on->items : std::vector<int32_t>());
+    }
+    std::vector<store::EnqueueOutcome> outcomes(items.size());
+    for (store::EnqueueOutcome& outcome : outcomes) outcome.existing = true;
+    done(std::move(outcomes));
+  };
+  v1::EnqueueRequest request;
+  for (int i = 0; i < 5; ++i) {
+    v1::JobSpec* job = request.add_jobs();
+    job->set_queue("q");
+    job->set_kind(i == 1 ? "not a kind" : "k");
+  }
+  request.mutable_jobs(2)->mutable_depends_on()->add_items(0);
+  request.mutable_jobs(3)->mutable_depends_on()->add_items(1);
+  request.mutable_jobs(4)->mutable_depends_on()->add_items(3);
+  request.mutable_jobs(4)->mutable_depends_on()->add_items(2);
+  v1::EnqueueResponse response;
+  ASSERT_TRUE(Call("/tenure.v1.JobService/Enqueue", request, &response).ok());
+  EXPECT_EQ(seen, (std::vector<std::vector<int32_t>>{{}, {0}, {-1}, {2, 1}}));
+  EXPECT_TRUE(response.results(1).has_error());
+  EXPECT_TRUE(response.results(2).existing());
+  while (request.jobs_size() <= 1000) *request.add_jobs() = request.jobs(0);
+  EXPECT_EQ(Call("/tenure.v1.JobService/Enqueue", request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(RpcServer, HealthFollowsTheEngine) {
   EXPECT_EQ(HealthOf(""), 1);
   EXPECT_EQ(HealthOf("tenure.v1.WorkerService"), 1);

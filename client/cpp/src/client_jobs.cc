@@ -1,11 +1,14 @@
 // Client's calls for producers: enqueue, look up, list, cancel, retry. See tenure/client.h.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "batch.h"
 #include "calls.h"
 #include "convert.h"
+#include "status_codec.h"
 #include "tenure/client.h"
+#include "tenure/errors.h"
 #include "utf8.h"
 
 namespace tenure::client {
@@ -23,20 +26,62 @@ absl::StatusOr<Enqueued> Client::Enqueue(const JobSpec& spec, const CallOptions&
   return internal::Only(EnqueueBatch({spec}, options));
 }
 
+namespace {
+
+constexpr size_t kMaxGraph = 1000;
+
+// Jobs that name each other by index go in one message, or none of them does.
+std::vector<absl::StatusOr<Enqueued>> EnqueueGraph(
+    internal::Connection& connection, const std::vector<JobSpec>& specs,
+    const std::function<absl::Status(size_t, v1::EnqueueRequest*)>& convert, const CallOptions& options) {
+  const auto none = [&](const absl::Status& why) { return std::vector<absl::StatusOr<Enqueued>>(specs.size(), why); };
+  v1::EnqueueRequest request;
+  v1::EnqueueResponse response;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (absl::Status status = convert(i, &request); !status.ok()) return none(status);
+  }
+  if (specs.size() > kMaxGraph || request.ByteSizeLong() > internal::kMaxBatchBytes) {
+    return none(MakeStatus(absl::StatusCode::kInvalidArgument, reason::kInvalidField,
+                           "depends_on.items: such jobs go in one call: at most 1,000, and 3 MiB"));
+  }
+  if (absl::Status status = Call(connection, request, &response, internal::BoundsOf(connection, options));
+      !status.ok()) {
+    return none(status);
+  }
+  if (response.results_size() != static_cast<int>(specs.size())) {
+    return none(internal::WrongCount(static_cast<int>(specs.size()), response.results_size()));
+  }
+  std::vector<absl::StatusOr<Enqueued>> results;
+  for (v1::EnqueueResult& result : *response.mutable_results()) {
+    if (result.has_error()) {
+      results.emplace_back(internal::FromItemError(result.error()));
+    } else {
+      results.emplace_back(Enqueued{std::move(*result.mutable_job_id()), result.duplicate(), result.existing()});
+    }
+  }
+  return results;
+}
+
+}  // namespace
+
 std::vector<absl::StatusOr<Enqueued>> Client::EnqueueBatch(const std::vector<JobSpec>& specs,
                                                            const CallOptions& options) {
   const bool generate = internal::OptionsOf(*connection_).generate_idempotency_keys;
+  const auto convert = [&](size_t i, v1::EnqueueRequest* request) {
+    v1::JobSpec* job = request->add_jobs();
+    absl::Status status = internal::ToProto(specs[i], job);
+    if (status.ok() && generate && job->idempotency_key().empty()) {
+      job->set_idempotency_key(NewRequestId());
+      internal::ToProto(kGeneratedKeyRetention, job->mutable_idempotency_retention());
+    }
+    return status;
+  };
+  if (std::any_of(specs.begin(), specs.end(),
+                  [](const JobSpec& spec) { return spec.depends_on && !spec.depends_on->items.empty(); })) {
+    return EnqueueGraph(*connection_, specs, convert, options);
+  }
   return internal::CallInBatches<Enqueued, v1::EnqueueRequest, v1::EnqueueResponse>(
-      *connection_, specs.size(), internal::BoundsOf(*connection_, options),
-      [&](size_t i, v1::EnqueueRequest* request) {
-        v1::JobSpec* job = request->add_jobs();
-        absl::Status status = internal::ToProto(specs[i], job);
-        if (status.ok() && generate && job->idempotency_key().empty()) {
-          job->set_idempotency_key(NewRequestId());
-          internal::ToProto(kGeneratedKeyRetention, job->mutable_idempotency_retention());
-        }
-        return status;
-      },
+      *connection_, specs.size(), internal::BoundsOf(*connection_, options), convert,
       [](const v1::EnqueueRequest& request) { return request.jobs_size(); },
       [](v1::EnqueueResult& result, SteadyTime) {
         return Enqueued{std::move(*result.mutable_job_id()), result.duplicate(), result.existing()};

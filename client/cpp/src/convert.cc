@@ -121,6 +121,16 @@ absl::Status ToProto(const JobSpec& from, v1::JobSpec* to) {
     if (from.unique->period) ToProto(*from.unique->period, unique->mutable_period());
     unique->set_on_conflict(static_cast<v1::UniqueConflict>(from.unique->on_conflict));
   }
+  if (from.depends_on) {
+    v1::DependsOn* depends_on = to->mutable_depends_on();
+    for (const std::string& id : from.depends_on->job_ids) {
+      if (status = CheckText("depends_on.job_ids", id); !status.ok()) return status;
+      depends_on->add_job_ids(id);
+    }
+    for (int item : from.depends_on->items) depends_on->add_items(item);
+    if (from.depends_on->all_ended) depends_on->set_condition(v1::DEPENDENCY_CONDITION_ENDED);
+    if (from.depends_on->release_on_failure) depends_on->set_on_failure(v1::DEPENDENCY_FAILURE_RELEASE);
+  }
   return absl::OkStatus();
 }
 

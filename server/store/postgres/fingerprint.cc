@@ -87,6 +87,12 @@ std::string Fingerprint(const NewJob& job) {
     hash.Int(absl::ToInt64Microseconds(job.unique->period));
     for (JobState state : job.unique->states) hash.Int(static_cast<int64_t>(state));
   }
+  if (job.depends_on) {
+    for (const JobId& id : job.depends_on->jobs) hash.Int(id.seq);
+    for (int32_t item : job.depends_on->items) hash.Int(item);
+    hash.Int(job.depends_on->all_ended);
+    hash.Int(job.depends_on->release_on_failure);
+  }
   return hash.Finish();
 }
 

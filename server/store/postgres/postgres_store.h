@@ -171,6 +171,10 @@ class PostgresStore : public Store {
   absl::Status RecordExport(const Fence& fence, int64_t target, const DayPartition& day, int64_t rows) override;
   absl::StatusOr<bool> DropExported(const Fence& fence, const DayPartition& day) override;
   absl::Status RotateOutbox(const Fence& fence) override;
+  absl::StatusOr<GraphResult> EnqueueGraph(std::span<const GraphJob> jobs) override;
+  absl::StatusOr<ResolveResult> ResolveDependents(int32_t queue, std::span<const int64_t> ended) override;
+  absl::StatusOr<DependencyPage> SweepDependencies(const DependencyPage::Cursor& after, int limit) override;
+
   absl::StatusOr<AdmitResult> Admit(int32_t queue, std::span<const std::string> names, int limit,
                                     int64_t fair_window) override;
   absl::StatusOr<Explanation> Explain(const JobId& id) override;

@@ -1,6 +1,7 @@
 #include "server/store/postgres/rows.h"
 
 #include "nlohmann/json.hpp"
+#include "server/store/dependencies.h"
 
 namespace tenure::store::postgres {
 
@@ -58,11 +59,14 @@ JobReader::JobReader(const Result& result, int32_t queue)
       group_key_(r_.Column("group_key")),
       unique_name_(r_.Column("unique_name")) {}
 
+std::string AwaitedName(int64_t id) { return kAwaitedMark + std::to_string(id); }
+
 void GateReader::Add(int row, GateNames& names) const {
   if (!r_.IsNull(row, keys_)) {
     for (const std::string& key : r_.TextArray(row, keys_)) names.push_back("k" + key);
   }
   if (!r_.IsNull(row, group_)) names.push_back("g" + r_.Text(row, group_));
+  if (r_.Bool(row, awaited_)) names.push_back(AwaitedName(r_.Int(row, id_)));
 }
 
 Job JobReader::Read(int row) const {

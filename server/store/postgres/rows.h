@@ -35,16 +35,24 @@ class JobReader {
       remaining_, concurrency_keys_, group_key_, unique_name_;
 };
 
-// Adds the gates of rows with the columns concurrency_keys and group_key to names. Thread-safe once made.
+// How a job that has ended is named to those who look for jobs that wait for it.
+std::string AwaitedName(int64_t id);
+
+// Adds the gates of rows with the columns concurrency_keys and group_key to names, and the job itself (id) if others
+// wait for it (awaited). Thread-safe once made.
 class GateReader {
  public:
   explicit GateReader(const Result& result)
-      : r_(result), keys_(result.Column("concurrency_keys")), group_(result.Column("group_key")) {}
+      : r_(result),
+        id_(result.Column("id")),
+        keys_(result.Column("concurrency_keys")),
+        group_(result.Column("group_key")),
+        awaited_(result.Column("awaited")) {}
   void Add(int row, GateNames& names) const;
 
  private:
   const Result& r_;
-  const int keys_, group_;
+  const int id_, keys_, group_, awaited_;
 };
 
 Queue ReadQueue(const Result& result, int row);

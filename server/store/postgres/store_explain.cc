@@ -15,6 +15,7 @@ constexpr int64_t kHolders = 10;
 // What the live row says beyond the job itself.
 struct Place {
   int16_t gate = 0;
+  bool waits = false;  // For other jobs.
   int64_t rank = 0;
 };
 
@@ -65,10 +66,26 @@ class Explainer {
   }
 
   absl::Status Blocked() {
+    if (place_.waits) return Dependencies();
     if (place_.gate == kGateGroup) return Group();
     const size_t nth = static_cast<size_t>(place_.gate - kGateFirstKey);
     if (place_.gate >= kGateFirstKey && nth < job_.concurrency_keys.size()) return Key(job_.concurrency_keys[nth]);
     return Queue();
+  }
+
+  absl::Status Dependencies() {
+    TENURE_ASSIGN_OR_RETURN(const Result rows,
+                            tx_.Run(sql::kExplainDependencies, Params().Add(job_.id.seq).Add(kHolders)));
+    if (rows.rows() == 0) {
+      Add(WaitReason::kBeingAdmitted);
+      return absl::OkStatus();
+    }
+    WaitCause& cause = Add(WaitReason::kDependency);
+    cause.limit = rows.Int(0, 3);
+    for (int row = 0; row < rows.rows(); ++row) {
+      cause.holders.push_back({rows.Int32(row, 0), rows.Int32(row, 1), rows.Int(row, 2)});
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Group() {
@@ -157,21 +174,22 @@ class Explainer {
 }  // namespace
 
 absl::StatusOr<Explanation> PostgresStore::Explain(const JobId& id) {
-  auto live =
-      Run<std::optional<Explanation>>("explain", [&](Transaction& tx) -> absl::StatusOr<std::optional<Explanation>> {
-        const std::vector<int64_t> ids{id.seq};
-        TENURE_ASSIGN_OR_RETURN(const Result rows, tx.Run(sql::kFindLive, Params().Add(id.queue).AddArray(ids)));
-        if (rows.rows() == 0 || JobReader(rows).Read(0).id != id) {
-          TENURE_RETURN_IF_ERROR(tx.Commit());
-          return std::nullopt;
-        }
-        Explanation explanation;
-        explanation.job = JobReader(rows).Read(0);
-        const Place place{static_cast<int16_t>(rows.Int(0, rows.Column("gate"))), rows.Int(0, rows.Column("rank"))};
-        TENURE_ASSIGN_OR_RETURN(explanation.causes, Explainer(tx, explanation.job, place).Run());
-        TENURE_RETURN_IF_ERROR(tx.Commit());
-        return explanation;
-      });
+  auto live = Run<
+      std::optional<Explanation>>("explain", [&](Transaction& tx) -> absl::StatusOr<std::optional<Explanation>> {
+    const std::vector<int64_t> ids{id.seq};
+    TENURE_ASSIGN_OR_RETURN(const Result rows, tx.Run(sql::kFindLive, Params().Add(id.queue).AddArray(ids)));
+    if (rows.rows() == 0 || JobReader(rows).Read(0).id != id) {
+      TENURE_RETURN_IF_ERROR(tx.Commit());
+      return std::nullopt;
+    }
+    Explanation explanation;
+    explanation.job = JobReader(rows).Read(0);
+    const int gate = rows.Column("gate");
+    const Place place{static_cast<int16_t>(rows.Int(0, gate)), rows.IsNull(0, gate), rows.Int(0, rows.Column("rank"))};
+    TENURE_ASSIGN_OR_RETURN(explanation.causes, Explainer(tx, explanation.job, place).Run());
+    TENURE_RETURN_IF_ERROR(tx.Commit());
+    return explanation;
+  });
   if (!live.ok()) return live.status();
   if (*live) return **std::move(live);
   Explanation ended;

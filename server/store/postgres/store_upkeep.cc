@@ -62,6 +62,7 @@ absl::StatusOr<int> PostgresStore::ExpireJobs(const Fence& fence, int limit, Gat
       Result rows,
       RunOne("expire", sql::kExpire, Params().Add(fence.worker).Add(fence.term).Add(static_cast<int64_t>(limit))));
   int expired = 0;
+  const int awaited = rows.Column("awaited_ids");
   for (int row = 0; row < rows.rows(); ++row) {
     const int32_t jobs = rows.Int32(row, 1);
     Metrics::Add(metrics_.jobs_settled, {{"queue", rows.Text(row, 0)}, {"outcome", "expired"}}, jobs);
@@ -70,6 +71,8 @@ absl::StatusOr<int> PostgresStore::ExpireJobs(const Fence& fence, int limit, Gat
       GateNames& names = (*freed)[rows.Int32(row, 2)];
       GateReader(rows).Add(row, names);
       names.emplace_back("q");
+      if (rows.IsNull(row, awaited)) continue;
+      for (int64_t id : rows.IntArray(row, awaited)) names.push_back(AwaitedName(id));
     }
   }
   return expired;

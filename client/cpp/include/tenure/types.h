@@ -154,6 +154,14 @@ struct Unique {
   OnConflict on_conflict = OnConflict::kReturnExisting;
 };
 
+// Jobs that have to end before another starts: at most 100.
+struct DependsOn {
+  std::vector<std::string> job_ids;
+  std::vector<int> items;           // Of the same call, by their index, below this one's own.
+  bool all_ended = false;           // In whatever way; else all of them must complete.
+  bool release_on_failure = false;  // One that did not complete releases the job; else it cancels it.
+};
+
 struct JobSpec {
   std::string queue;
   std::string kind;
@@ -175,6 +183,7 @@ struct JobSpec {
   std::vector<std::string> concurrency_keys;
   std::string group_key;  // Strict order: one job of a group at a time, as they were accepted.
   std::optional<Unique> unique;
+  std::optional<DependsOn> depends_on;
 };
 
 // An accepted job.

@@ -43,4 +43,4 @@ outbound as (
   from locked l
   where (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 4 <> 0
 )
-select l.id, l.state, l.worker, l.token, l.concurrency_keys, l.group_key from locked l;
+select l.id, l.state, l.worker, l.token, l.concurrency_keys, l.group_key, l.awaited from locked l;

@@ -2,7 +2,7 @@
 -- $2 ids (sorted, distinct), $3 token numbers, $4 secrets, $5 results, $6 result types. The fence is the token; everything that
 -- ends a lease bumps it. Answers the ids that it ended; what is not answered is locked by somebody, or its token is stale.
 -- The event of each end goes to the outbox if a target wants it, which is asked once per statement.
--- With each its keys and group, whose slot it frees.
+-- With each its keys and group, whose slot it frees, and whether jobs wait for it.
 with locked as materialized (
   select j.*, i.result, i.result_type
   from unnest($2::bigint[], $3::int[], $4::bigint[], $5::bytea[], $6::text[])
@@ -41,4 +41,4 @@ outbound as (
   from locked l
   where (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 1 <> 0
 )
-select l.id, pg_current_xact_id() as xid, l.concurrency_keys, l.group_key from locked l;
+select l.id, pg_current_xact_id() as xid, l.concurrency_keys, l.group_key, l.awaited from locked l;

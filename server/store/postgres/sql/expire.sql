@@ -1,5 +1,5 @@
 -- Jobs that did not start in time end as expired. $1, $2 name and term of the leader; $3 limit. Reads the index job_expiring. Answers how
--- many, by queue, keys and group. The event of each end goes to the outbox if a target wants it.
+-- many, by queue, keys and group, and which of them others wait for. The event of each end goes to the outbox if a target wants it.
 with in_term as materialized (
   select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
 ),
@@ -46,5 +46,5 @@ outbound as (
   from locked l
   where exists (select 1 from tenure.outbox_interest i where i.queue_id = any (array[0, l.queue_id]) and i.events & 8 <> 0)
 )
-select q.name, count(*) as jobs, l.queue_id, l.concurrency_keys, l.group_key from locked l join tenure.queue q on q.id = l.queue_id
+select q.name, count(*) as jobs, l.queue_id, l.concurrency_keys, l.group_key, array_agg(l.id) filter (where l.awaited) as awaited_ids from locked l join tenure.queue q on q.id = l.queue_id
 group by q.name, l.queue_id, l.concurrency_keys, l.group_key;

@@ -85,7 +85,7 @@ outbound as (
   where l.dead and (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 2 <> 0
 )
 select r.id, r.state, r.priority, r.rank, r.due_at, extract(epoch from r.due_at - now())::float8 as due_in,
-       pg_current_xact_id() as xid, r.concurrency_keys, r.group_key
+       pg_current_xact_id() as xid, r.concurrency_keys, r.group_key, null::boolean as awaited
 from retried r
 union all
-select l.id, 7, l.priority, l.rank, null, null, pg_current_xact_id(), l.concurrency_keys, l.group_key from locked l where l.dead;
+select l.id, 7, l.priority, l.rank, null, null, pg_current_xact_id(), l.concurrency_keys, l.group_key, l.awaited from locked l where l.dead;

@@ -3,7 +3,7 @@
 -- move's own counts. $1, $2 name and term of
 -- the leader: nothing is written once the term is over; $3 move, $4 most jobs, $5 most jobs to read. Locks the move, and the jobs that it moves,
 -- passing over those that somebody holds. Reads the primary key of tenure.job beyond the cursor, jobs of other queues among them.
--- What has a gate to pass in the other queue is blocked there; an event says at which gates of both queues to look.
+-- What has a gate to pass in the other queue is blocked there; an event says at which gates of both queues to look, and for which jobs others wait.
 -- Row sorts: 0 what became ready; 1 how many were moved, how long to wait, has it ended; 2 how many are scheduled, and when the
 -- first of them is due.
 with in_term as materialized (
@@ -123,6 +123,8 @@ asked as (
     union all
     select w.queue_id, n.name from won w cross join lateral unnest(array(select 'k' || k from unnest(w.concurrency_keys) as k) || coalesce(array['g' || w.group_key], '{}') || array['q']) as n (name)
     where w.gate is not null
+    union all
+    select w.queue_id, 'w' || w.id from won w where w.awaited
   ) x group by x.queue_id
 ),
 outbound as (

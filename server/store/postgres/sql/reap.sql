@@ -91,5 +91,5 @@ outbound as (
   where l.over and l.dead and (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 2 <> 0
 )
 select l.id, l.over, l.over and l.dead as discarded, l.forgiven, l.priority, l.rank, l.queue_name,
-       extract(epoch from l.ends_at - now())::float8 as remaining, l.concurrency_keys, l.group_key
+       extract(epoch from l.ends_at - now())::float8 as remaining, l.concurrency_keys, l.group_key, l.awaited
 from judged l;

@@ -1,0 +1,105 @@
+// EngineImpl: jobs that wait for others, on their way in and when they are let go.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/status.h"
+#include "server/engine/engine_impl.h"
+
+namespace tenure::engine {
+namespace {
+
+bool IsNew(const store::EnqueueOutcome& outcome) {
+  return outcome.status.ok() && !outcome.duplicate && !outcome.existing;
+}
+
+}  // namespace
+
+void EngineImpl::NoteResolved(const store::ResolveResult& result) {
+  if (result.xid != 0) own_.Note(result.xid);
+  desk_.NoteReady(result.ready);
+  TellOthers(result.ready);
+  NoteScheduled(result.earliest_due);
+  NoteGates(result.look);
+  std::map<int32_t, int> cancelled;
+  for (const store::JobId& id : result.ended) ++cancelled[id.queue];
+  for (const auto& [queue, jobs] : cancelled) {
+    Metrics::Add(metrics_.jobs_settled, {{"queue", directory_.Name(queue)}, {"outcome", "cancelled"}}, jobs);
+  }
+  waiters_.Ended(result.ended);
+}
+
+void EngineImpl::EnqueueGraph(std::vector<EnqueueItem> items, const QueueDirectory::Resolved& queues,
+                              Callback<std::vector<store::EnqueueOutcome>> done) {
+  std::vector<store::GraphJob> graph;
+  for (EnqueueItem& item : items) {
+    const auto& queue = queues.at(item.queue);
+    store::GraphJob& job = graph.emplace_back();
+    job.job = std::move(item.job);
+    job.refused = queue.status();
+    if (queue.ok()) job.queue = queue->id;
+  }
+  executor_.Post([this, graph = std::move(graph), done = std::move(done)]() mutable {
+    if (absl::Status shed = ShedFromGraph(graph); !shed.ok()) return done(shed);
+    auto result = store_.EnqueueGraph(graph);
+    for (size_t i = 0; i < graph.size(); ++i) {
+      if (graph[i].refused.ok() && IsBounded(graph[i].queue)) {
+        depth_.Answered(graph[i].queue, 1, result.ok() && IsNew(result->jobs[i]) ? 1 : 0);
+      }
+    }
+    if (!result.ok()) return done(result.status());
+    if (result->xid != 0) own_.Note(result->xid);
+    desk_.NoteReady(result->ready);
+    TellOthers(result->ready);
+    NoteScheduled(result->earliest_due);
+    NoteGates(result->blocked);
+    for (size_t i = 0; i < graph.size(); ++i) {
+      if (graph[i].queue == 0 || !graph[i].refused.ok()) continue;  // Without a queue, or counted when it was shed.
+      const store::EnqueueOutcome& outcome = result->jobs[i];
+      Metrics::Add(metrics_.jobs_enqueued, {{"queue", directory_.Name(graph[i].queue)},
+                                            {"outcome", !outcome.status.ok() ? "refused"
+                                                        : outcome.duplicate  ? "duplicate"
+                                                        : outcome.existing   ? "existing"
+                                                                             : "accepted"}});
+    }
+    done(std::move(result->jobs));
+  });
+}
+
+bool EngineImpl::IsBounded(int32_t queue) const {
+  const auto known = directory_.Find(queue);
+  return known && known->settings.max_depth;
+}
+
+absl::Status EngineImpl::ShedFromGraph(std::vector<store::GraphJob>& graph) {
+  std::map<int32_t, std::vector<size_t>> by_queue;
+  for (size_t i = 0; i < graph.size(); ++i) {
+    if (graph[i].refused.ok()) by_queue[graph[i].queue].push_back(i);
+  }
+  for (auto& [id, indexes] : by_queue) {
+    const std::optional<store::Queue> queue = directory_.Find(id);
+    if (!queue) continue;
+    std::vector<store::EnqueueOutcome> outcomes(graph.size());
+    if (queue->settings.max_tenant_depth) {
+      std::vector<const store::NewJob*> jobs;
+      for (size_t at : indexes) jobs.push_back(&graph[at].job);
+      TENURE_ASSIGN_OR_RETURN(const std::vector<absl::Status> tenants, ShedBeyondTenants(*queue, jobs));
+      std::vector<size_t> fitting;
+      for (size_t i = 0; i < indexes.size(); ++i) {
+        graph[indexes[i]].refused = tenants[i];
+        if (tenants[i].ok()) fitting.push_back(indexes[i]);
+      }
+      indexes = std::move(fitting);
+    }
+    if (!queue->settings.max_depth) continue;
+    ShedBeyondDepth(*queue, indexes, outcomes);
+    for (size_t i = 0; i < graph.size(); ++i) {
+      if (!outcomes[i].status.ok()) graph[i].refused = outcomes[i].status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tenure::engine
