@@ -406,6 +406,7 @@ TEST_F(DependencyStoreTest, AJobThatSomebodyHoldsStallsNobodyElse) {
   const ResolveResult looked = Look(names);
   EXPECT_EQ(looked.released, 0);
   EXPECT_EQ(looked.again, (std::vector<int64_t>{free.seq}));
+  PQclear(PQexec(pg, "rollback"));
   PQfinish(pg);
   EXPECT_EQ(Look(names).released, 1);
 }

@@ -419,6 +419,7 @@ TEST_F(UniqueStoreTest, AHolderThatSomebodyHasLockedIsNotChanged) {
   EXPECT_EQ(DetailsOf(result.jobs[0].status).reason, "KEY_BUSY");
   EXPECT_TRUE(result.jobs[1].status.ok());
   EXPECT_TRUE(EnqueueOne(Job("a")).existing) << "who does not change it need not wait";
+  PQclear(PQexec(pg, "rollback"));
   PQfinish(pg);
   EXPECT_TRUE(EnqueueOne(Job("a", OnConflict::kReplace, "2")).existing);
   EXPECT_EQ(store_->Get(id)->payload.data, "2");

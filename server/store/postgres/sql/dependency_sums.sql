@@ -7,5 +7,5 @@ cross join lateral (
          (array_agg(d.awaited_queue_id order by d.awaited_id) filter (where d.outcome <> 6))[1] as failed_queue,
          (array_agg(d.awaited_day order by d.awaited_id) filter (where d.outcome <> 6))[1] as failed_day,
          (array_agg(d.outcome order by d.awaited_id) filter (where d.outcome <> 6))[1] as failed_outcome
-  from tenure.dependency d where d.job_id = i.id
+  from tenure.dependency d where d.job_id + 0 = i.id
 ) s;
