@@ -4,4 +4,4 @@ drop function tenure.enqueue(text, text, text, text, int, timestamptz, interval,
   text);
 drop function tenure.enqueue_bytes(text, text, bytea, text, int, timestamptz, interval, jsonb, int, timestamptz, text, interval, text, text[], text, text, boolean, interval,
   text);
-drop function tenure.change_job(int, bigint, boolean, bytea, text, jsonb, boolean, timestamptz);
+drop function tenure.change_job(int, bigint, boolean, bytea, text, jsonb, boolean, timestamptz, timestamptz);

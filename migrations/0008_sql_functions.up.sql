@@ -6,7 +6,7 @@
 -- Changes a job that has not been claimed, as sql/unique_change.sql does for the daemon, and has the names that it stood at or now waits for looked at.
 -- The caller has locked its row.
 create function tenure.change_job(q int, job bigint, replaces boolean, payload bytea, content_type text, headers jsonb, reschedules boolean,
-                                  due timestamptz) returns void language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+                                  due timestamptz, expires timestamptz) returns void language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
   j tenure.job;
   to_state smallint;
@@ -29,7 +29,8 @@ begin
     end if;
   end if;
   update tenure.job x
-  set state = to_state, gate = to_gate, due_at = case when change_job.reschedules then change_job.due else x.due_at end, updated_at = now()
+  set state = to_state, gate = to_gate, due_at = case when change_job.reschedules then change_job.due else x.due_at end,
+      expires_at = case when change_job.reschedules then change_job.expires else x.expires_at end, updated_at = now()
   where x.id = change_job.job and x.queue_id = q;
   if change_job.replaces then
     update tenure.job x
@@ -54,7 +55,7 @@ begin
     end if;
   end if;
 end $$;
-revoke all on function tenure.change_job(int, bigint, boolean, bytea, text, jsonb, boolean, timestamptz) from public;
+revoke all on function tenure.change_job(int, bigint, boolean, bytea, text, jsonb, boolean, timestamptz, timestamptz) from public;
 
 -- Enqueues one job; one with keys or a group as blocked: the daemon admits it once this has committed. Returns its id, as callers of the API see it. The queue is made if it does not exist (make it beforehand where two
 -- transactions might both do so: the second waits for the first to end).
@@ -214,7 +215,8 @@ begin
       end if;
       if changes then
         perform tenure.change_job(q, holder.job_id, on_conflict like 'replace%', payload, enqueue_bytes.content_type, enqueue_bytes.headers,
-                                  on_conflict like '%reschedule', due);
+                                  on_conflict like '%reschedule', due,
+                                  coalesce(enqueue_bytes.expires_at, due + within * interval '1 microsecond'));
       end if;
       if enqueue_bytes.idempotency_key is not null then
         update tenure.idempotency k set job_id = holder.job_id, job_day = holder.job_day, existing = true

@@ -145,6 +145,22 @@ TEST_F(DependencyStoreTest, AJobWaitsUntilAllOthersHaveCompleted) {
   ClaimOne(c);
 }
 
+TEST_F(DependencyStoreTest, TheTimeToStartBeginsOnceItNeedNotWait) {
+  QueueSettings settings;
+  settings.start_within = absl::Minutes(10);
+  ASSERT_TRUE(store_->UpdateQueue("q", settings, {"start_within"}).ok());
+  const JobId first = EnqueueOne(Job());
+  const JobId second = EnqueueOne(Job({first}));
+  const auto expires_in = [&](const JobId& id) {
+    return Sql(
+        absl::StrCat("select round(extract(epoch from expires_at - now()) / 60) from tenure.job where id = ", id.seq));
+  };
+  EXPECT_EQ(expires_in(first), "10");
+  EXPECT_EQ(expires_in(second), "") << "however long the first one takes";
+  Look(Complete(first));
+  EXPECT_EQ(expires_in(second), "10");
+}
+
 TEST_F(DependencyStoreTest, AFailureCancelsAndCascadesOrReleases) {
   const JobId a = EnqueueOne(Job()), b = EnqueueOne(Job());
   GraphJob released = Job({a, b});

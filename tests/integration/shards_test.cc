@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,7 +20,6 @@ namespace {
 
 using store::ShardFence;
 using testing::Eventually;
-using ::testing::HasSubstr;
 using testing::StoreTest;
 
 class ShardsTest : public StoreTest {
@@ -328,11 +328,12 @@ TEST_F(ShardsTest, AQueueThatCannotBeRecoveredCostsItsOwnShardAlone) {
   EXPECT_TRUE(a.State().leading && b.State().leading);
   EXPECT_EQ(a.State().restarts + b.State().restarts, 0);
   EXPECT_GE(a.Errors() + b.Errors(), 1) << "counted, and shown with the shard that rests:";
-  const auto rows = store_->ListBackground();
-  ASSERT_EQ(rows.status(), absl::OkStatus());
-  EXPECT_EQ(rows->front().holder, "");
-  EXPECT_EQ(rows->front().shards, absl::StrCat(store::ShardOf(bad)));
-  EXPECT_THAT(rows->front().last_error, HasSubstr("no luck"));
+  // Between two tries; while it is tried again it is somebody's.
+  EXPECT_TRUE(Eventually(30, [&] {
+    const auto rows = store_->ListBackground();
+    return rows.ok() && rows->front().holder.empty() && rows->front().shards == absl::StrCat(store::ShardOf(bad)) &&
+           absl::StrContains(rows->front().last_error, "no luck");
+  }));
   Sql("drop trigger break_it on tenure.job");
   EXPECT_TRUE(Eventually(60, [&] { return State(bad) == "3" && a.Shards() + b.Shards() == 1024; }));
 }

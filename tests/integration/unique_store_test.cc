@@ -272,6 +272,29 @@ TEST_F(UniqueStoreTest, ARescheduledJobGivesItsSlotsBackAndPassesItsGatesAgain) 
   EXPECT_EQ(Count("scheduled"), "1");
 }
 
+TEST_F(UniqueStoreTest, ARescheduledJobExpiresWhenTheNewOneWouldHave) {
+  QueueSettings settings;
+  settings.start_within = absl::Minutes(1);
+  ASSERT_TRUE(store_->UpdateQueue("q", settings, {"start_within"}).ok());
+  const auto expires_in = [&] {
+    return Sql("select round(extract(epoch from expires_at - now()) / 60) from tenure.job");
+  };
+  NewJob spec = Job("a", OnConflict::kReschedule);
+  Enqueue({spec});
+  EXPECT_EQ(expires_in(), "1");
+  // Put off again and again it does not expire before it is due.
+  spec.delay = absl::Minutes(10);
+  Enqueue({spec});
+  EXPECT_EQ(expires_in(), "11");
+  spec.ttl = absl::Minutes(30);
+  Enqueue({spec});
+  EXPECT_EQ(expires_in(), "30");
+  Sql("select tenure.enqueue('q', 'k', delay => interval '20 minutes', unique_key => 'a', on_conflict => "
+      "'reschedule')");
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "1");
+  EXPECT_EQ(expires_in(), "21");
+}
+
 // It goes back and comes again at the same place: a claim whose cursor is beyond it is told.
 TEST_F(UniqueStoreTest, ARescheduledJobIsPromotedAgain) {
   NewJob spec = Job("a", OnConflict::kReschedule);

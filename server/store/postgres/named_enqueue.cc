@@ -335,7 +335,9 @@ absl::Status NamedEnqueue::WriteChanges() {
       .AddArray(headers, [](const std::string& h) { return NonEmpty(h); })
       .AddArray(changes_, [](const auto& c) { return c.second.due != nullptr; })
       .AddArray(changes_, [](const auto& c) { return c.second.due ? c.second.due->due : std::nullopt; })
-      .AddArray(changes_, [](const auto& c) { return c.second.due ? Micros(c.second.due->delay) : std::nullopt; });
+      .AddArray(changes_, [](const auto& c) { return c.second.due ? Micros(c.second.due->delay) : std::nullopt; })
+      .AddArray(changes_, [](const auto& c) { return c.second.due ? c.second.due->expires : std::nullopt; })
+      .AddArray(changes_, [](const auto& c) { return c.second.due ? Micros(c.second.due->ttl) : std::nullopt; });
   TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kUniqueChange, params));
   const int id = rows.Column("id"), state = rows.Column("state"), to = rows.Column("to_state"),
             priority = rows.Column("priority"), rank = rows.Column("rank"), due_in = rows.Column("due_in"),

@@ -1,9 +1,12 @@
 -- Accepts jobs that have been decided on: with a unique key, an idempotency key that is taken already (take_keys.sql), as the retry of another, or to
 -- wait for other jobs; all of one queue. As enqueue.sql, and: $20 ids (drawn by unique_holders.sql), $21 idempotency keys, $22 unique names,
--- $23 what they retry, $24 whether they wait for jobs: those are blocked without standing at a gate. Locks nothing.
+-- $23 what they retry, $24 whether they wait for jobs: those are blocked without standing at a gate, and the time
+-- in which they have to start (start_within) begins when they are released. Locks nothing.
 with item as materialized (
   select t.*, greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now()) as due_at,
-         coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond') as expires_at, length(t.payload) as size,
+         coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond',
+                  case when not t.waits then greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now())
+                    + (select q.start_within_us from tenure.queue q where q.id = $1) * interval '1 microsecond' end) as expires_at, length(t.payload) as size,
          case when not t.waits and coalesce(t.due <= now(), t.delay_us <= 0, true)
               then tenure.first_gate(t.group_key, t.keys::text[], (select q.gated from tenure.queue q where q.id = $1)) end as gate
   from unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::timestamptz[], $9::bigint[],

@@ -1,16 +1,21 @@
 -- Changes jobs that have not been claimed: another payload, content type and headers, or another due time. $1 queue, $2 ids (sorted, distinct), $3 whether
--- the payload is replaced, $4 payloads, $5 content types, $6 headers, $7 whether the due time is, $8 due times, $9 delays in microseconds.
+-- the payload is replaced, $4 payloads, $5 content types, $6 headers, $7 whether the due time is, $8 due times, $9 delays in microseconds, and with it
+-- $10 when it expires, $11 or after how many microseconds (neither: as its queue says).
 -- One that was ready or blocked and is now due later is scheduled: its slots become free, and its rank stays. One that was scheduled and
 -- is now due is ready, or blocked at its first gate. One that waits for other jobs goes on waiting. Tells what changed state, and when the
 -- first is due. The caller has locked the rows (unique_hold.sql). Primary key of tenure.job.
 with input as materialized (
   select i.*, length(i.payload) as size, greatest(coalesce(i.due, now() + i.delay_us * interval '1 microsecond'), now()) as new_due,
+         coalesce(i.expires, now() + i.ttl_us * interval '1 microsecond',
+                  greatest(coalesce(i.due, now() + i.delay_us * interval '1 microsecond'), now())
+                    + (select q.start_within_us from tenure.queue q where q.id = $1) * interval '1 microsecond') as new_expires,
          (select q.gated from tenure.queue q where q.id = $1) as gated
-  from unnest($2::bigint[], $3::boolean[], $4::bytea[], $5::text[], $6::text[], $7::boolean[], $8::timestamptz[], $9::bigint[])
-       as i (id, replaces, payload, content_type, headers, reschedules, due, delay_us)
+  from unnest($2::bigint[], $3::boolean[], $4::bytea[], $5::text[], $6::text[], $7::boolean[], $8::timestamptz[], $9::bigint[],
+              $10::timestamptz[], $11::bigint[])
+       as i (id, replaces, payload, content_type, headers, reschedules, due, delay_us, expires, ttl_us)
 ),
 before as materialized (
-  select i.*, j.state, j.gate, j.priority, j.rank, j.due_at, j.payload as old_payload, j.payload_day, j.payload_size, j.content_type as old_type,
+  select i.*, j.state, j.gate, j.priority, j.rank, j.due_at, j.expires_at, j.payload as old_payload, j.payload_day, j.payload_size, j.content_type as old_type,
          j.headers as old_headers, j.concurrency_keys, j.group_key,
          case when not i.reschedules or (j.state = 2 and j.gate is null) then j.state
               when i.new_due > now() then 1::smallint
@@ -29,8 +34,9 @@ after as materialized (
 ),
 changed as (
   update tenure.job as j
-  set (state, gate, due_at, payload, payload_day, payload_size, content_type, headers) = (
+  set (state, gate, due_at, expires_at, payload, payload_day, payload_size, content_type, headers) = (
         select a.to_state, a.to_gate, case when a.reschedules then a.new_due else a.due_at end,
+               case when a.reschedules then a.new_expires else a.expires_at end,
                case when not a.replaces then a.old_payload when a.size <= 1000 then a.payload end,
                case when not a.replaces then a.payload_day when a.size > 1000 then tenure.today() end,
                case when a.replaces then a.size else a.payload_size end,
