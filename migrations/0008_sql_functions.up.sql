@@ -207,7 +207,10 @@ begin
       changeable := found;
     end if;
     select k.job_id, k.job_day, k.held_until > now() as held, j.state into holder
-    from tenure.unique_key k left join tenure.job j on j.id = k.job_id and j.queue_id = q where k.queue_id = q and k.name = uname;
+    from tenure.unique_key k left join tenure.job j on j.id = k.job_id and j.queue_id = q
+      -- One whose time to start is over counts no more, although it has not been ended yet.
+      and not coalesce(j.expires_at <= now() and j.started_at is null, false)
+    where k.queue_id = q and k.name = uname;
     if (changeable and holder.state in (1, 2, 3)) or (not changes and (holder.state is not null or holder.held)) then
       if enqueue_bytes.on_conflict = 'reject' then
         raise exception 'tenure.enqueue: unique_key: job %-%-% holds it (UNIQUE_CONFLICT)', q, holder.job_day, holder.job_id

@@ -42,6 +42,7 @@ constexpr Step kSteps[] = {
     {"IDEMPOTENCY_CONFLICT", "use another idempotency key for a different job"},
     {"REQUEST_REPLAYED", "use a new request id for a new claim"},
     {"KEY_BUSY", "try again with the same key"},
+    {"QUEUE_BUSY", "try again, or make the queue beforehand: tenurectl queue create NAME"},
     {"JOB_LOCKED", "an application's open transaction holds the job; try again"},
     {"DRAINING", "this replica is shutting down: try again, or name another one with --server"},
     {"DATABASE_UNAVAILABLE", "look at the daemon's database: tenurectl doctor   and try again"},

@@ -455,6 +455,22 @@ TEST_F(AdmissionStoreTest, TheSweepFindsWhatWaits) {
   EXPECT_EQ(names, (Strings{"ka", "q"}));
 }
 
+TEST_F(AdmissionStoreTest, AQueueThatAnApplicationIsMakingHoldsUpNobody) {
+  PGconn* pg = PQconnectdb(database_.direct_url().c_str());
+  PQclear(PQexec(pg, "begin"));
+  PQclear(PQexec(pg, "select tenure.enqueue('fresh', 'k')"));
+  const absl::Time began = absl::Now();
+  for (const auto& made : {store_->EnsureQueue("fresh", true), store_->CreateQueue("fresh", {}, false)}) {
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(DetailsOf(made.status()).reason, "QUEUE_BUSY");
+  }
+  EXPECT_LT(absl::Now() - began, absl::Seconds(3)) << "a tenth of a second each";
+  EXPECT_TRUE(store_->EnsureQueue("another", true).ok());
+  PQclear(PQexec(pg, "commit"));
+  PQfinish(pg);
+  EXPECT_TRUE(store_->EnsureQueue("fresh", true).ok());
+}
+
 // Locked rows are passed over, and looked at again.
 TEST_F(AdmissionStoreTest, ARowThatSomebodyHoldsIsLookedAtAgain) {
   const auto ids = Enqueue({Job({"a"}), Job({"a"})});

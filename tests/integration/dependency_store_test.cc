@@ -371,6 +371,44 @@ TEST_F(DependencyStoreTest, WhoWaitsForAMovedJobFollowsIt) {
   EXPECT_EQ(StateOf(waits), JobState::kReady);
 }
 
+// Moved behind a job of its group that waits for it, it goes first: else both would wait for ever.
+TEST_F(DependencyStoreTest, AMovedJobIsNotHeldUpByOneOfItsGroupThatWaitsForIt) {
+  const auto in_group = [](GraphJob job) {
+    job.job.group = "g";
+    return job;
+  };
+  const auto to = store_->EnsureQueue("to", true);
+  const JobId first = EnqueueOne(in_group(Job()));
+  const JobId waits = EnqueueOne(in_group(Job({first}, {}, to->id)));
+  const JobId last = EnqueueOne(in_group(Job({}, {}, to->id)));
+  const std::vector<std::string> group{"gg"};
+  ASSERT_EQ(store_->Admit(queue_, group, 10, FairWindow::kLeast)->admitted, 1);
+  MoveSpec spec;
+  spec.from = "q";
+  spec.to = "to";
+  spec.source = MoveSource::kBacklog;
+  const auto move = store_->CreateMove(spec, queue_, to->id, "");
+  ASSERT_TRUE(move.ok()) << move.status();
+  const Fence lifecycle = **store_->AcquireLeader("lifecycle", granter_, absl::Hours(1));
+  const std::string start = store_->ReadStart()->snapshot;
+  ASSERT_EQ(store_->StepMove(lifecycle, move->id, 10)->moved, 1);
+  Look(store_->ReadEvents(start)->admit);
+  const JobId moved = *JobId::Parse(store_->Get(first)->forwarded_to, "id");
+  // One after the other: who comes before the moved job, it, and who waits for it.
+  std::vector<JobId> order;
+  for (int turn = 0; turn < 3; ++turn) {
+    ASSERT_TRUE(store_->Admit(to->id, group, 10, FairWindow::kLeast).ok());
+    const std::string ready = Sql("select id from tenure.job where state = 3");
+    ASSERT_FALSE(ready.empty()) << "turn " << turn;
+    for (const JobId& id : {waits, last, moved}) {
+      if (absl::StrCat(id.seq) != ready) continue;
+      order.push_back(id);
+      Look(Complete(id));
+    }
+  }
+  EXPECT_EQ(order, (std::vector<JobId>{last, moved, waits}));
+}
+
 TEST_F(DependencyStoreTest, TheSweepFindsWhatEndedUnnoticed) {
   const JobId first = EnqueueOne(Job()), second = EnqueueOne(Job());
   const GraphResult made = Enqueue({Job({first}), Job({first, second}), Job({second}), Job({second})});

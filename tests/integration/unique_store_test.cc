@@ -272,6 +272,20 @@ TEST_F(UniqueStoreTest, ARescheduledJobGivesItsSlotsBackAndPassesItsGatesAgain) 
   EXPECT_EQ(Count("scheduled"), "1");
 }
 
+TEST_F(UniqueStoreTest, AHolderWhoseTimeToStartIsOverCountsNoMore) {
+  NewJob spec = Job("a", OnConflict::kReplace);
+  spec.ttl = absl::Hours(1);
+  const JobId first = EnqueueOne(spec).id;
+  Sql("update tenure.job set expires_at = now() - interval '1 second'");
+  const EnqueueOutcome second = EnqueueOne(spec);
+  EXPECT_FALSE(second.existing) << "its update would be lost with the holder";
+  EXPECT_NE(second.id, first);
+  EXPECT_TRUE(EnqueueOne(Job("a")).existing);
+  Sql("update tenure.job set expires_at = now() - interval '1 second'");
+  Sql("select tenure.enqueue('q', 'k', unique_key => 'a')");
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "3");
+}
+
 TEST_F(UniqueStoreTest, ARescheduledJobExpiresWhenTheNewOneWouldHave) {
   QueueSettings settings;
   settings.start_within = absl::Minutes(1);

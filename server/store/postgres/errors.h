@@ -12,6 +12,7 @@ namespace tenure::store::postgres {
 
 // `sqlstate` empty: the connection broke. The SQLSTATE stays with the status (SqlStateOf).
 absl::Status FromSqlState(std::string_view sqlstate, std::string_view message);
+inline constexpr std::string_view kLockNotAvailable = "55P03";
 std::string SqlStateOf(const absl::Status& status);
 
 // Serialization failure or deadlock: run the transaction again.

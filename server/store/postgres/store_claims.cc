@@ -18,7 +18,6 @@ namespace {
 enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2, kPaused = 3, kGranted = 4, kCut = 5 };
 
 constexpr std::string_view kUniqueViolation = "23505";
-constexpr std::string_view kLockNotAvailable = "55P03";
 
 // claim.sql, or the form of it that waits for nobody and passes over nobody: it fails instead.
 std::string_view ClaimStatement(bool alone) {

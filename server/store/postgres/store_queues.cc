@@ -52,14 +52,26 @@ absl::Status CheckRule(Transaction& tx, std::string_view queue, const std::strin
                       absl::StrCat("must not lead back to this queue, but the rules go ", loop.Text(0, 0)));
 }
 
+// An application may be making a queue of this name in a transaction that it holds open: nobody waits for that.
+absl::Status OrQueueBusy(const absl::Status& status, std::string_view name) {
+  if (SqlStateOf(status) != kLockNotAvailable) return status;
+  return MakeError(absl::StatusCode::kUnavailable, "QUEUE_BUSY",
+                   absl::StrCat("another transaction is making the queue \"", std::string(name),
+                                "\" and has not committed yet; try again, or make queues beforehand"),
+                   {{"queue", std::string(name)}}, absl::Milliseconds(200));
+}
+
 }  // namespace
 
 absl::StatusOr<Queue> PostgresStore::EnsureQueue(std::string_view name, bool create) {
   TENURE_ASSIGN_OR_RETURN(Result found, RunOne("find_queue", sql::kFindQueue, Params().Add(name)));
   if (found.rows() > 0) return ReadQueue(found, 0);
   if (!create) return QueueNotFound(name);
-  TENURE_ASSIGN_OR_RETURN(Result made, RunOne("ensure_queue", sql::kEnsureQueue, Params().Add(name)));
-  if (made.rows() > 0) return ReadQueue(made, 0);
+  const auto made =
+      Run<Result>("ensure_queue", Transaction::Limits{options_.statement_timeout, kKeyWait},
+                  [&](Transaction& tx) { return tx.RunAndCommit(sql::kEnsureQueue, Params().Add(name)); });
+  if (!made.ok()) return OrQueueBusy(made.status(), name);
+  if (made->rows() > 0) return ReadQueue(*made, 0);
   // Somebody else made it while we waited: its row is visible to the next statement.
   TENURE_ASSIGN_OR_RETURN(Result again, RunOne("find_queue", sql::kFindQueue, Params().Add(name)));
   if (again.rows() == 0) return QueueNotFound(name);
@@ -75,7 +87,8 @@ absl::StatusOr<Queue> PostgresStore::CreateQueue(std::string_view name, const Qu
   params.Add(InMicroseconds(settings.start_within))
       .Add(NonEmpty(settings.dead_letter_queue))
       .Add(settings.dead_letter_rate);
-  return Run<Queue>("create_queue", [&](Transaction& tx) -> absl::StatusOr<Queue> {
+  const Transaction::Limits limits{options_.statement_timeout, kKeyWait};
+  absl::StatusOr<Queue> queue = Run<Queue>("create_queue", limits, [&](Transaction& tx) -> absl::StatusOr<Queue> {
     TENURE_RETURN_IF_ERROR(CheckRule(tx, name, settings.dead_letter_queue));
     TENURE_ASSIGN_OR_RETURN(Result made, tx.RunAndCommit(sql::kCreateQueue, params));
     if (made.rows() == 0) {
@@ -85,6 +98,8 @@ absl::StatusOr<Queue> PostgresStore::CreateQueue(std::string_view name, const Qu
     }
     return ReadQueue(made, 0);
   });
+  if (!queue.ok()) return OrQueueBusy(queue.status(), name);
+  return queue;
 }
 
 absl::StatusOr<Queue> PostgresStore::UpdateQueue(std::string_view name, const QueueSettings& settings,
