@@ -79,19 +79,21 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinTenants(const store::Qu
   std::vector<const store::NewJob*> jobs;
   for (const store::NewJob& job : items) jobs.push_back(&job);
   TENURE_ASSIGN_OR_RETURN(std::vector<absl::Status> statuses, ShedBeyondTenants(queue, jobs));
-  std::vector<store::NewJob> fitting;
   std::vector<size_t> at;
   std::vector<store::EnqueueOutcome> outcomes(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
-    if (statuses[i].ok()) {
-      fitting.push_back(items[i]);
-      at.push_back(i);
-    } else {
-      outcomes[i].status = std::move(statuses[i]);
-    }
+    if (statuses[i].ok()) at.push_back(i);
+    outcomes[i].status = std::move(statuses[i]);
   }
-  if (fitting.empty()) return outcomes;
+  // After the tenants' bounds: what a tenant has too many of takes no room from the others.
+  if (queue.settings.max_depth) ShedBeyondDepth(queue, at, outcomes);
+  if (at.empty()) return outcomes;
+  std::vector<store::NewJob> fitting;
+  for (const size_t i : at) fitting.push_back(items[i]);
   EnqueueLane::Outcomes written = WriteJobs(queue.id, fitting, way);
+  if (queue.settings.max_depth) {
+    depth_.Answered(queue.id, static_cast<int64_t>(at.size()), AcceptedOf(written));
+  }
   if (!written.ok()) return written.status();
   for (size_t i = 0; i < at.size(); ++i) outcomes[at[i]] = std::move((*written)[i]);
   return outcomes;
@@ -194,7 +196,8 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
             ++refused;
           } else {
             parts[{queue->id, WayOf(items[i].job)}].push_back(i);
-            if (queue->settings.max_depth) bounded[queue->id] = &*queue;
+            // With bounds on tenants as well it is kept when the batch is written, after those.
+            if (queue->settings.max_depth && !queue->settings.max_tenant_depth) bounded[queue->id] = &*queue;
           }
         }
         for (auto& [part, indexes] : parts) {

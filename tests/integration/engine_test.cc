@@ -586,6 +586,30 @@ TEST_F(EngineTest, ATenantsBoundHoldsNobodyElse) {
   EXPECT_FALSE((*outcomes)[1].status.ok());
 }
 
+TEST_F(EngineTest, WhatATenantHasTooManyOfTakesNoRoomFromOthers) {
+  auto replica = StartReplica();
+  store::QueueSettings settings;
+  settings.max_depth = 5;
+  settings.max_tenant_depth = 3;
+  auto made = Await<QueueInfo>([&](auto done) { replica->engine->CreateQueue("q", settings, false, done); });
+  ASSERT_TRUE(made.ok()) << made.status();
+  std::vector<EnqueueItem> items;
+  for (const char* tenant : {"a", "a", "a", "a", "a", "a", "", "b", "b"}) {
+    store::NewJob job;
+    job.kind = "k";
+    job.tenant = tenant;
+    items.push_back({"q", job});
+  }
+  auto outcomes =
+      Await<std::vector<store::EnqueueOutcome>>([&](auto done) { replica->engine->Enqueue(items, In(10), done); });
+  ASSERT_TRUE(outcomes.ok()) << outcomes.status();
+  std::vector<std::string> reasons;
+  for (const store::EnqueueOutcome& outcome : *outcomes) reasons.push_back(DetailsOf(outcome.status).reason);
+  EXPECT_EQ(reasons,
+            (std::vector<std::string>{"", "", "", "TENANT_FULL", "TENANT_FULL", "TENANT_FULL", "", "", "QUEUE_FULL"}));
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "5");
+}
+
 TEST_F(EngineTest, SeveralQueuesInStrictOrderAndByWeight) {
   auto replica = StartReplica();
   Enqueue(*replica->engine, 300, "a");
