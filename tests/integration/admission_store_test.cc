@@ -267,6 +267,12 @@ TEST_F(AdmissionStoreTest, ALeaseThatRanOutOrWasReleasedKeepsItsSlot) {
   ASSERT_FALSE((*store_->Reap(queue_, refs, &ready))[0].discarded);
   EXPECT_EQ(States(), "3/0 2/2");
   EXPECT_EQ(Admit({"ka"}).admitted, 0);
+  claimed = Claim(1);
+  ASSERT_EQ(claimed.size(), 1u);
+  const std::vector<GiveBackItem> items{{claimed[0].token, absl::ZeroDuration()}};
+  ASSERT_TRUE(store_->GiveBack(queue_, Verb::kRelease, items).ok());
+  EXPECT_EQ(States(), "3/0 2/2");
+  EXPECT_EQ(Admit({"ka"}).admitted, 0);
 }
 
 TEST_F(AdmissionStoreTest, WhatWasScheduledPassesItsGatesWhenItIsDue) {
@@ -388,9 +394,17 @@ TEST_F(AdmissionStoreTest, AFailureCanPauseItsKeys) {
   EXPECT_EQ(Admit({"ka"}).admitted, 1);
   const auto claimed = Claim(10);
   ASSERT_EQ(claimed.size(), 1u);
+  Enqueue({Job({"a"})});
+  EXPECT_EQ(Admit({"ka"}).admitted, 1);
+  const auto other = Claim(10);
+  ASSERT_EQ(other.size(), 1u);
   Enqueue({Job({"b"}), Job({"c"})});
   const std::vector<FailItem> items{{claimed[0].token, {"429"}, false, absl::Hours(1), absl::Minutes(5), ""}};
   ASSERT_TRUE(store_->Fail(queue_, items).ok());
+  // A shorter one shortens nothing.
+  const std::vector<FailItem> shorter{{other[0].token, {"429"}, false, absl::Hours(1), absl::Seconds(1), ""}};
+  ASSERT_TRUE(store_->Fail(queue_, shorter).ok());
+  EXPECT_EQ(Sql("select count(*) from tenure.admission_pace where paused_until > now() + interval '4 minutes'"), "2");
   AdmitResult result = Admit({"kb", "kc"});
   EXPECT_EQ(result.admitted, 1) << "c is none of its keys";
   ASSERT_EQ(result.later.size(), 1u);
