@@ -41,7 +41,7 @@ bench: bench-build ## measure Tenure, raw SQL and other queues at full size (hou
 	@$(BUILD)/bin/tenure_bench --install-peers
 	@$(BUILD)/bin/tenure_bench --json $(BENCH_JSON) $(ARGS)
 
-bench-quick: bench-build ## the same, everything reduced: some minutes
+bench-quick: bench-build ## the same, everything reduced: two to three minutes
 	@$(BUILD)/bin/tenure_bench --quick --json $(BENCH_JSON) $(ARGS)
 
 test: all ## run every test against a real PostgreSQL that it starts itself
