@@ -42,12 +42,11 @@ void EngineImpl::EnqueueGraph(std::vector<EnqueueItem> items, const QueueDirecto
     if (queue.ok()) job.queue = queue->id;
   }
   executor_.Post([this, graph = std::move(graph), done = std::move(done)]() mutable {
-    if (absl::Status shed = ShedFromGraph(graph); !shed.ok()) return done(shed);
-    auto result = store_.EnqueueGraph(graph);
-    for (size_t i = 0; i < graph.size(); ++i) {
-      if (graph[i].refused.ok() && IsBounded(graph[i].queue)) {
-        depth_.Answered(graph[i].queue, 1, result.ok() && IsNew(result->jobs[i]) ? 1 : 0);
-      }
+    std::vector<size_t> counted;
+    const absl::Status shed = ShedFromGraph(graph, counted);
+    auto result = shed.ok() ? store_.EnqueueGraph(graph) : absl::StatusOr<store::GraphResult>(shed);
+    for (const size_t i : counted) {
+      depth_.Answered(graph[i].queue, 1, result.ok() && IsNew(result->jobs[i]) ? 1 : 0);
     }
     if (!result.ok()) return done(result.status());
     if (result->xid != 0) own_.Note(result->xid);
@@ -68,12 +67,7 @@ void EngineImpl::EnqueueGraph(std::vector<EnqueueItem> items, const QueueDirecto
   });
 }
 
-bool EngineImpl::IsBounded(int32_t queue) const {
-  const auto known = directory_.Find(queue);
-  return known && known->settings.max_depth;
-}
-
-absl::Status EngineImpl::ShedFromGraph(std::vector<store::GraphJob>& graph) {
+absl::Status EngineImpl::ShedFromGraph(std::vector<store::GraphJob>& graph, std::vector<size_t>& counted) {
   std::map<int32_t, std::vector<size_t>> by_queue;
   for (size_t i = 0; i < graph.size(); ++i) {
     if (graph[i].refused.ok()) by_queue[graph[i].queue].push_back(i);
@@ -95,6 +89,7 @@ absl::Status EngineImpl::ShedFromGraph(std::vector<store::GraphJob>& graph) {
     }
     if (!queue->settings.max_depth) continue;
     ShedBeyondDepth(*queue, indexes, outcomes);
+    counted.insert(counted.end(), indexes.begin(), indexes.end());
     for (size_t i = 0; i < graph.size(); ++i) {
       if (!outcomes[i].status.ok()) graph[i].refused = outcomes[i].status;
     }

@@ -190,9 +190,9 @@ class EngineImpl : public Engine {
   // Items of which some wait for others: all in one transaction. `queues`: of each item, or why there is none.
   void EnqueueGraph(std::vector<EnqueueItem> items, const QueueDirectory::Resolved& queues,
                     Callback<std::vector<store::EnqueueOutcome>> done);
-  // Refuses what is beyond the bounds of its queue or tenant. Blocks.
-  absl::Status ShedFromGraph(std::vector<store::GraphJob>& graph);
-  bool IsBounded(int32_t queue) const;
+  // Refuses what is beyond the bounds of its queue or tenant. `counted`: what depth_ has let through and is to be
+  // answered, also where this fails. Blocks.
+  absl::Status ShedFromGraph(std::vector<store::GraphJob>& graph, std::vector<size_t>& counted);
 
   // Counts the call until `done` has run (Stop waits for that), runs it at most once, and if it is dropped unrun (the
   // engine stopped), answers UNAVAILABLE in its place: no caller is left without an answer.
