@@ -1,9 +1,10 @@
 // Coalescing: what concurrent calls ask of one queue, gathered into one statement. Layer: engine. Thread-safe.
 //
-// Per queue one batch is under way at a time, and while it is the next one gathers; an idle lane starts at once, so
-// that no wait is added. Calls are served in the order in which they came; between queues the executor's order is the
-// fairness: a queue with more to do goes to the end of the line after each batch. A batch of several calls that ran
-// into the statement's deadline, or that the database refused (one call's data may be at fault), is run again in
+// While one batch of a queue is under way the next one gathers; an idle lane starts at once, so that no wait is added.
+// A lane may send a second one beside it once enough waits, so that the database works on one while the daemon
+// reads the answer of the other. Calls are served in the order in which they came; between queues the executor's order
+// is the fairness: a queue with more to do goes to the end of the line after each batch. A batch of several calls that
+// ran into the statement's deadline, or that the database refused (one call's data may be at fault), is run again in
 // halves, so that no call suffers from another; the lane grows back as batches succeed.
 #pragma once
 
@@ -28,6 +29,9 @@ struct LaneLimits {
   size_t batch_items = 1000;
   int64_t batch_bytes = 4 << 20;
   size_t waiting_items = 200'000;  // In all queues; beyond it a call is shed.
+  int in_flight = 1;               // Batches of a queue at once.
+  // All but the first begin with so many items at least: what a statement and a commit cost is little for each of them.
+  size_t beside_items = 250;
 };
 
 template <typename Item, typename Outcome>
@@ -40,16 +44,19 @@ class BatchLane {
   BatchLane(std::string verb, Executor& executor, Metrics& metrics, LaneLimits limits, Flush flush)
       : verb_(std::move(verb)), executor_(executor), metrics_(metrics), limits_(limits), flush_(std::move(flush)) {}
 
-  // `done` gets the outcomes of these items. Items beyond the batch size are split over several batches by the caller.
-  void Add(int32_t queue, std::vector<Item> items, int64_t bytes, std::function<void(Outcomes)> done) {
+  // `done` gets the outcomes of these items. Items beyond the batch size are split over several batches by the caller;
+  // `follows`: what was added just before is of the same call, and is written before these.
+  void Add(int32_t queue, std::vector<Item> items, int64_t bytes, std::function<void(Outcomes)> done,
+           bool follows = false) {
     {
       std::lock_guard<std::mutex> lock(mu_);
       if (waiting_items_ + items.size() <= limits_.waiting_items) {
-        waiting_items_ += items.size();
         Line& line = lines_[queue];
-        line.groups.push_back({std::move(items), bytes, std::move(done)});
-        if (line.running) return;
-        line.running = true;
+        waiting_items_ += items.size();
+        line.waiting += items.size();
+        line.groups.push_back({std::move(items), bytes, std::move(done), follows});
+        if (!MayStart(line)) return;
+        ++line.in_flight;
         done = nullptr;
       }
     }
@@ -77,12 +84,42 @@ class BatchLane {
     std::vector<Item> items;
     int64_t bytes = 0;
     std::function<void(Outcomes)> done;
+    bool follows = false;
   };
   struct Line {
     std::deque<Group> groups;
-    bool running = false;
+    size_t waiting = 0;  // Items in groups.
+    int in_flight = 0;
     size_t limit = 0;  // Items a batch after a failure; 0: as configured.
   };
+
+  // Requires mu_. Whether a batch of the line may be sent now.
+  bool MayStart(const Line& line) const {
+    if (line.groups.empty()) return false;
+    if (line.in_flight == 0) return true;
+    return line.in_flight < limits_.in_flight && line.limit == 0 && line.waiting >= limits_.beside_items &&
+           !line.groups.front().follows;
+  }
+
+  // Requires mu_. The next batch, in the order of the calls.
+  std::vector<Group> TakeBatch(Line& line, size_t* count) {
+    std::vector<Group> batch;
+    const size_t limit = line.limit > 0 ? line.limit : limits_.batch_items;
+    int64_t bytes = 0;
+    while (!line.groups.empty()) {
+      Group& next = line.groups.front();
+      if (!batch.empty() && (*count + next.items.size() > limit || bytes + next.bytes > limits_.batch_bytes)) break;
+      // The batch that is under way has what this one follows.
+      if (batch.empty() && next.follows && line.in_flight > 1) break;
+      *count += next.items.size();
+      bytes += next.bytes;
+      batch.push_back(std::move(next));
+      line.groups.pop_front();
+    }
+    line.waiting -= *count;
+    waiting_items_ -= *count;
+    return batch;
+  }
 
   void Run(int32_t queue) {
     std::vector<Group> batch;
@@ -90,17 +127,12 @@ class BatchLane {
     {
       std::lock_guard<std::mutex> lock(mu_);
       Line& line = lines_[queue];
-      const size_t limit = line.limit > 0 ? line.limit : limits_.batch_items;
-      int64_t bytes = 0;
-      while (!line.groups.empty()) {
-        Group& next = line.groups.front();
-        if (!batch.empty() && (count + next.items.size() > limit || bytes + next.bytes > limits_.batch_bytes)) break;
-        count += next.items.size();
-        bytes += next.bytes;
-        batch.push_back(std::move(next));
-        line.groups.pop_front();
+      batch = TakeBatch(line, &count);
+      if (batch.empty()) {
+        // Another batch took what this one was started for; whichever ends last goes on.
+        if (--line.in_flight == 0 && line.limit == 0) lines_.erase(queue);
+        return;
       }
-      waiting_items_ -= count;
     }
     std::vector<Item> items;
     if (batch.size() == 1) {
@@ -133,6 +165,7 @@ class BatchLane {
         std::lock_guard<std::mutex> lock(mu_);
         Line& line = lines_[queue];
         line.limit = std::max<size_t>(1, count / 2);
+        line.waiting += count;
         waiting_items_ += count;
         for (auto group = batch.rbegin(); group != batch.rend(); ++group) line.groups.push_front(std::move(*group));
       }
@@ -156,17 +189,22 @@ class BatchLane {
     }
   }
 
-  // After a batch: true if another waits. Else the line is at rest.
+  // After a batch: true if another is to be sent. Else the line is at rest, or has others under way.
   bool GoOn(int32_t queue, bool grow) {
     std::lock_guard<std::mutex> lock(mu_);
-    auto line = lines_.find(queue);
-    if (grow && line->second.limit > 0) {
-      line->second.limit *= 2;
-      if (line->second.limit >= limits_.batch_items) line->second.limit = 0;
+    auto found = lines_.find(queue);
+    Line& line = found->second;
+    if (grow && line.limit > 0) {
+      line.limit *= 2;
+      if (line.limit >= limits_.batch_items) line.limit = 0;
     }
-    if (!line->second.groups.empty()) return true;
-    line->second.running = false;
-    if (line->second.limit == 0) lines_.erase(line);  // Thousands of quiet queues cost nothing.
+    --line.in_flight;
+    if (MayStart(line)) {
+      ++line.in_flight;
+      return true;
+    }
+    // Thousands of quiet queues cost nothing.
+    if (line.groups.empty() && line.in_flight == 0 && line.limit == 0) lines_.erase(found);
     return false;
   }
 

@@ -46,8 +46,8 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::s
   return WriteJobs(queue, items, way);
 }
 
-// A replica's lanes, and other replicas, may count at the same time: the bound is exceeded by a batch of each at
-// most.
+// Batches that are under way at the same time, here and on other replicas, do not see each other: the bound is exceeded
+// by what these hold at most.
 absl::StatusOr<std::vector<absl::Status>> EngineImpl::ShedBeyondTenants(const store::Queue& queue,
                                                                         std::span<const store::NewJob* const> jobs) {
   const int64_t bound = *queue.settings.max_tenant_depth;
@@ -208,25 +208,28 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
             std::vector<store::NewJob> jobs;
             std::vector<size_t> taken;
             int64_t bytes = 0;
+            const bool follows = at > 0;
             while (at < indexes.size() && jobs.size() < lane.batch_items() &&
                    (jobs.empty() || bytes < options_.max_batch_bytes)) {
               bytes += BytesOf(items[indexes[at]].job);
               jobs.push_back(std::move(items[indexes[at]].job));
               taken.push_back(indexes[at++]);
             }
-            lane.Add(part.first, std::move(jobs), bytes,
-                     [this, call, taken = std::move(taken), queue = part.first,
-                      counted = bound != bounded.end()](EnqueueLane::Outcomes outcomes) {
-                       if (counted) depth_.Answered(queue, static_cast<int64_t>(taken.size()), AcceptedOf(outcomes));
-                       for (size_t i = 0; i < taken.size(); ++i) {
-                         if (outcomes.ok()) {
-                           call->outcomes[taken[i]] = std::move((*outcomes)[i]);
-                         } else {
-                           call->outcomes[taken[i]].status = outcomes.status();
-                         }
-                       }
-                       call->Close(taken.size());
-                     });
+            lane.Add(
+                part.first, std::move(jobs), bytes,
+                [this, call, taken = std::move(taken), queue = part.first,
+                 counted = bound != bounded.end()](EnqueueLane::Outcomes outcomes) {
+                  if (counted) depth_.Answered(queue, static_cast<int64_t>(taken.size()), AcceptedOf(outcomes));
+                  for (size_t i = 0; i < taken.size(); ++i) {
+                    if (outcomes.ok()) {
+                      call->outcomes[taken[i]] = std::move((*outcomes)[i]);
+                    } else {
+                      call->outcomes[taken[i]].status = outcomes.status();
+                    }
+                  }
+                  call->Close(taken.size());
+                },
+                follows);
           }
         }
         call->Close(refused + 1);

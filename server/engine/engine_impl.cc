@@ -14,6 +14,12 @@ LaneLimits LimitsOf(const Options& options) {
           static_cast<size_t>(options.max_waiting_items)};
 }
 
+// Jobs without keys meet no other batch's: two batches may be under way at once.
+LaneLimits Doubled(LaneLimits limits) {
+  limits.in_flight = 2;
+  return limits;
+}
+
 // The queues that a queue's rules name.
 std::vector<std::string> RuleQueues(const store::QueueSettings& settings) {
   if (settings.dead_letter_queue.empty()) return {};
@@ -55,7 +61,7 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
           store, executor_, timers_, metrics,
           [this](int32_t queue, const store::AdmitResult& result) { NoteAdmitted(queue, result); },
           [this](const store::ResolveResult& result) { NoteResolved(result); }),
-      enqueue_lane_("enqueue", executor_, metrics, LimitsOf(options_),
+      enqueue_lane_("enqueue", executor_, metrics, Doubled(LimitsOf(options_)),
                     [this](int32_t queue, std::span<const store::NewJob> items) {
                       return FlushEnqueue(queue, items, Way::kPlain);
                     }),

@@ -27,9 +27,15 @@ inline std::optional<std::string_view> NonEmpty(const std::string& text) {
   return text;
 }
 
-// $2..$17 of enqueue.sql, enqueue_keyed.sql and enqueue_named.sql. `Jobs`: a range of NewJob or const NewJob*.
+// A job that enqueue_plain.sql can write: it says nothing but what AddPlain adds.
+inline bool IsPlain(const NewJob& job) {
+  return !job.due && !job.delay && !job.expires && !job.ttl && !job.max_attempts && !job.crash_budget && !job.backoff &&
+         job.effect_key.empty() && job.concurrency_keys.empty() && job.group.empty();
+}
+
+// $2..$7 of the enqueue statements. `Jobs`: a range of NewJob or const NewJob*.
 template <typename Jobs, typename Deref>
-void AddJobs(Params& params, const Jobs& jobs, Deref at) {
+void AddPlain(Params& params, const Jobs& jobs, Deref at) {
   using Item = std::decay_t<decltype(*std::begin(jobs))>;
   std::vector<std::string> headers;
   headers.reserve(std::size(jobs));
@@ -39,8 +45,15 @@ void AddJobs(Params& params, const Jobs& jobs, Deref at) {
       .AddArray(jobs, [&](const Item& i) { return NonEmpty(at(i).payload.content_type); })
       .AddArray(headers, [](const std::string& h) { return NonEmpty(h); })
       .AddArray(jobs, [&](const Item& i) { return at(i).priority; })
-      .AddArray(jobs, [&](const Item& i) { return NonEmpty(at(i).tenant); })
-      .AddArray(jobs, [&](const Item& i) { return at(i).due; })
+      .AddArray(jobs, [&](const Item& i) { return NonEmpty(at(i).tenant); });
+}
+
+// $2..$17 of enqueue.sql, enqueue_keyed.sql and enqueue_named.sql.
+template <typename Jobs, typename Deref>
+void AddJobs(Params& params, const Jobs& jobs, Deref at) {
+  using Item = std::decay_t<decltype(*std::begin(jobs))>;
+  AddPlain(params, jobs, at);
+  params.AddArray(jobs, [&](const Item& i) { return at(i).due; })
       .AddArray(jobs, [&](const Item& i) { return Micros(at(i).delay); })
       .AddArray(jobs, [&](const Item& i) { return at(i).expires; })
       .AddArray(jobs, [&](const Item& i) { return Micros(at(i).ttl); })

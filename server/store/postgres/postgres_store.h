@@ -241,6 +241,8 @@ class PostgresStore : public Store {
                                   const std::function<void(size_t)>& busy);
   absl::StatusOr<SettleResult> CompletePart(int32_t queue, std::span<const CompleteItem> items,
                                             Transaction::Limits limits);
+  // Jobs that are all plain (IsPlain).
+  absl::StatusOr<EnqueueResult> EnqueuePlain(int32_t queue, std::span<const NewJob> jobs);
   absl::StatusOr<EnqueueResult> EnqueueKeyedScoped(Transaction& tx, int32_t queue, int16_t scope,
                                                    std::span<const NewJob* const> jobs,
                                                    std::span<const std::string> keys,

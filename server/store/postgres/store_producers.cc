@@ -31,6 +31,7 @@ absl::StatusOr<std::map<std::string, int64_t>> PostgresStore::TenantDepths(int32
 }
 
 absl::StatusOr<EnqueueResult> PostgresStore::Enqueue(int32_t queue, std::span<const NewJob> jobs) {
+  if (std::all_of(jobs.begin(), jobs.end(), IsPlain)) return EnqueuePlain(queue, jobs);
   Params params;
   params.Add(queue);
   AddJobs(params, jobs, [](const NewJob& job) -> const NewJob& { return job; });
@@ -46,6 +47,28 @@ absl::StatusOr<EnqueueResult> PostgresStore::Enqueue(int32_t queue, std::span<co
     if (outcome.state == JobState::kBlocked) NoteBlocked(jobs[static_cast<size_t>(row)], result.blocked);
   }
   accepted.Note(queue, result);
+  return result;
+}
+
+absl::StatusOr<EnqueueResult> PostgresStore::EnqueuePlain(int32_t queue, std::span<const NewJob> jobs) {
+  Params params;
+  params.Add(queue);
+  AddPlain(params, jobs, [](const NewJob& job) -> const NewJob& { return job; });
+  TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne("enqueue", sql::kEnqueuePlain, params));
+  const std::vector<int64_t> ids = rows.IntArray(0, rows.Column("ids"));
+  const int32_t day = rows.Int32(0, rows.Column("day"));
+  const bool blocked = !rows.IsNull(0, rows.Column("gate"));
+  EnqueueResult result;
+  result.xid = static_cast<uint64_t>(rows.Int(0, rows.Column("xid")));
+  result.jobs.resize(jobs.size());
+  std::map<int16_t, ReadyRange> ready;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    result.jobs[i].id = {queue, day, ids[i]};
+    result.jobs[i].state = blocked ? JobState::kBlocked : JobState::kReady;
+    if (!blocked) AddToRange(ready, queue, jobs[i].priority, {0, ids[i]});
+  }
+  if (blocked) NoteBlocked(jobs[0], result.blocked);
+  for (const auto& [unused, range] : ready) result.ready.push_back(range);
   return result;
 }
 
