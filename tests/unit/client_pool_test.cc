@@ -1,5 +1,6 @@
 // The worker pool at work: claims, outcomes, settles, slots. Against a fake daemon; leases are in
 // client_pool_lease_test.cc, shutdown in client_pool_shutdown_test.cc.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -191,6 +193,34 @@ TEST_F(Pool, PrefetchedJobsWaitUnderTheirLeases) {
   go.notify_all();
   ASSERT_TRUE(daemon_.Await([&] { return pool.Stats().completed == 10; }));
   EXPECT_TRUE(running.Stop().ok());
+}
+
+// Three answers get lost on the way: the first claim's, and one of each of the two that follow it.
+TEST_F(Pool, AfterAFullAnswerASecondClaimGoesBesideTheNextAndNeverWaits) {
+  options_.slots = 1;
+  options_.prefetch = 2999;
+  WorkerPool pool(client_, options_);
+  std::atomic<bool> go{false};
+  pool.Handle("k", [&](JobContext&) -> Outcome {
+    go.wait(false);
+    return {};
+  });
+  std::vector<std::string> ids;
+  for (int i = 0; i < 3000; ++i) ids.push_back(daemon_.Add("k"));
+  daemon_.LoseReplies("Claim", 3);
+  RunningPool running(pool);
+  ASSERT_TRUE(daemon_.Await([&] { return pool.Stats().waiting == 2999; }));
+  std::map<std::string, v1::ClaimRequest> claims;  // By request id.
+  for (const v1::ClaimRequest& claim : daemon_.claims()) claims.emplace(claim.request_id(), claim);
+  std::multiset<std::pair<int, bool>> sizes;
+  for (const auto& [unused, claim] : claims) sizes.insert({claim.max_jobs(), claim.has_wait()});
+  EXPECT_THAT(sizes, ::testing::ElementsAre(std::pair(1000, false), std::pair(1000, true), std::pair(1000, true)));
+  for (const std::string& id : ids) EXPECT_EQ(daemon_.job(id).claims, 1);
+  go = true;
+  go.notify_all();
+  ASSERT_TRUE(daemon_.Await([&] { return pool.Stats().completed == 3000 && daemon_.inside("Claim") == 1; }));
+  EXPECT_TRUE(running.Stop().ok());
+  EXPECT_EQ(daemon_.leased(), 0);
 }
 
 TEST_F(Pool, ALostClaimReplyIsReplayedAndNothingStaysLeased) {

@@ -15,7 +15,7 @@ ClaimSize SizeClaim(const SlotLimits& limits, int slots, int prefetch, int share
   ClaimSize size;
   const int room = std::min(slots - load.running, shared_free) + prefetch - load.waiting;
   const bool idle = load.waiting < std::min(slots - load.running, shared_free);
-  if (room <= 0 || (!idle && room < std::max(1, prefetch / 2))) return size;
+  if (room <= 0 || (!idle && room < std::clamp(prefetch / 2, 1, kMaxJobsPerClaim))) return size;
   size.max_jobs = std::min(room, kMaxJobsPerClaim);
   std::map<int, int, std::greater<>> reserved;  // Highest priority first.
   for (const SlotReservation& kept : limits.reservations) reserved[kept.min_priority] += kept.slots;

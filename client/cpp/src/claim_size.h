@@ -24,7 +24,8 @@ struct ClaimSize {
   std::vector<int> open_below;
 };
 
-// Claims while a slot is idle, or when half of the prefetch is used up, so that a busy pool's claims stay large.
+// Claims while a slot is idle, or when half of the prefetch is used up or there is room for the largest claim, so that
+// a busy pool's claims stay large.
 // `shared_free` is how many slots a limiter that several pools share has left (the pool's own: slots - running).
 // Formula for each min_priority t: jobs below t may hold slots - (slots reserved at or above t) + prefetch at once.
 ClaimSize SizeClaim(const SlotLimits& limits, int slots, int prefetch, int shared_free, const PoolLoad& load);

@@ -45,13 +45,15 @@ constexpr size_t kMaxExcluded = 100;
 
 int PoolRun::Prefetch() const { return options_.prefetch.value_or(auto_prefetch_.size()); }
 
-ClaimSize PoolRun::Size() const {
+ClaimSize PoolRun::Size(const ClaimLine& of) const {
   if (mode_ == PoolMode::kOne)
     return claimed_once_ || !held_.empty() ? ClaimSize{}
                                            : ClaimSize{.max_jobs = 1, .reservations = {}, .open_below = {}};
   PoolLoad load;
   load.running = running_;
   load.waiting = waiting_count_ + arriving_;
+  // What the other line's claim may bring, or has brought in an answer that was lost.
+  for (const ClaimLine& line : claim_lines_) load.waiting += line.id.empty() || &line == &of ? 0 : line.size.max_jobs;
   load.held_below = [this](int priority) {
     int held = limiter_->InUseBelow(priority) + arriving_;  // Of any priority: they are known in a moment.
     for (const auto& [waiting, runs] : waiting_) held += waiting < priority ? static_cast<int>(runs.size()) : 0;
@@ -61,10 +63,48 @@ ClaimSize PoolRun::Size() const {
   return SizeClaim(limiter_->limits(), options_.slots, Prefetch(), shared_free, load);
 }
 
-std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
-  if (claim_in_flight_ || !fatal_.ok() || closed_ || now < claim_not_before_) return std::nullopt;
-  if (now - claim_first_sent_ > options_.lease) claim_id_.clear();
+bool PoolRun::MayAsk(const ClaimLine& line) const {
+  if (dry_ || unsettled_ >= max_unsettled_) return false;
+  const SlotLimits& limits = limiter_->limits();
+  // Whose they are is known in a moment.
+  if (arriving_ > 0 && limits.slots_per_tenant > 0) return false;
+  if (line.main || !line.id.empty()) return true;
+  // What is reserved, and what a tenant may have, is reckoned for one claim at a time.
+  return full_answers_ && mode_ != PoolMode::kOne && !options_.limiter && limits.reservations.empty() &&
+         limits.slots_per_tenant == 0;
+}
+
+std::optional<v1::ClaimRequest> PoolRun::NextClaim(ClaimLine& line, SteadyTime now) {
+  if (line.in_flight || !fatal_.ok() || closed_ || now < claim_not_before_) return std::nullopt;
+  if (now - line.first_sent > options_.lease) line.id.clear();
   v1::ClaimRequest request;
+  line.excludes.clear();
+  if (stopping_) {
+    if (line.id.empty()) return std::nullopt;
+    // Collect what the poll that was ended may have brought. If it brought nothing this is a claim of its own, which
+    // should bring nothing either: it asks for one job of the highest priority.
+    request.set_max_jobs(1);
+    auto* kept = request.add_reservations();
+    kept->set_min_priority(100);
+    kept->set_slots(1);
+  } else {
+    if (!MayAsk(line)) return std::nullopt;
+    const ClaimSize size = Size(line);
+    // A repeat is sent in any case: it may find jobs that are leased to us already.
+    if (size.max_jobs > 0 || line.id.empty()) line.size = size;
+    if (line.size.max_jobs == 0) return std::nullopt;
+    request.set_max_jobs(line.size.max_jobs);
+    // What a tenant with all its slots has waiting would only be given back.
+    line.excludes = FullTenants();
+    for (const std::string& tenant : line.excludes) request.add_exclude_tenants(tenant);
+    for (const SlotReservation& reserved : line.size.reservations) {
+      auto* kept = request.add_reservations();
+      kept->set_min_priority(reserved.min_priority);
+      kept->set_slots(reserved.slots);
+    }
+    if (line.main && mode_ == PoolMode::kServe && options_.poll_wait > Duration::zero())
+      ToProto(options_.poll_wait, request.mutable_wait());
+  }
   request.set_worker_id(options_.worker_id);
   for (const QueueSelection& selection : options_.queues) {
     auto* queue = request.add_queues();
@@ -74,43 +114,25 @@ std::optional<v1::ClaimRequest> PoolRun::NextClaim(SteadyTime now) {
   request.set_order(options_.order == QueueOrder::kWeighted ? v1::QUEUE_ORDER_WEIGHTED : v1::QUEUE_ORDER_STRICT);
   ToProto(options_.lease, request.mutable_lease_duration());
   request.set_max_bytes(options_.max_claim_bytes);
-  claim_excludes_.clear();
-  if (stopping_) {
-    if (claim_id_.empty()) return std::nullopt;
-    // Collect what the poll that was ended may have brought. If it brought nothing this is a claim of its own, which
-    // should bring nothing either: it asks for one job of the highest priority.
-    request.set_max_jobs(1);
-    auto* kept = request.add_reservations();
-    kept->set_min_priority(100);
-    kept->set_slots(1);
-  } else {
-    if (dry_ || unsettled_ >= max_unsettled_) return std::nullopt;
-    // Whose they are is known in a moment.
-    if (arriving_ > 0 && limiter_->limits().slots_per_tenant > 0) return std::nullopt;
-    claim_size_ = Size();
-    if (claim_size_.max_jobs == 0) return std::nullopt;
-    request.set_max_jobs(claim_size_.max_jobs);
-    // What a tenant with all its slots has waiting would only be given back.
-    claim_excludes_ = FullTenants();
-    for (const std::string& tenant : claim_excludes_) request.add_exclude_tenants(tenant);
-    for (const SlotReservation& reserved : claim_size_.reservations) {
-      auto* kept = request.add_reservations();
-      kept->set_min_priority(reserved.min_priority);
-      kept->set_slots(reserved.slots);
-    }
-    if (mode_ == PoolMode::kServe && options_.poll_wait > Duration::zero())
-      ToProto(options_.poll_wait, request.mutable_wait());
+  if (line.id.empty()) {
+    line.id = NewRequestId();
+    line.first_sent = now;
   }
-  if (claim_id_.empty()) {
-    claim_id_ = NewRequestId();
-    claim_first_sent_ = now;
-  }
-  request.set_request_id(claim_id_);
-  claim_in_flight_ = true;
-  claim_resize_ = false;
-  settles_at_claim_ = settles_;
-  ++claim_number_;
+  request.set_request_id(line.id);
+  line.in_flight = true;
+  line.resize = false;
+  line.settles_before = settles_;
+  line.number = ++claim_number_;
   return request;
+}
+
+bool PoolRun::ClaimsUnderWay() const {
+  return std::any_of(claim_lines_.begin(), claim_lines_.end(), [](const ClaimLine& line) { return line.in_flight; });
+}
+
+bool PoolRun::ClaimsUncollected() const {
+  return std::any_of(claim_lines_.begin(), claim_lines_.end(),
+                     [](const ClaimLine& line) { return line.in_flight || !line.id.empty(); });
 }
 
 // Tenants that run or have waiting here as many jobs as they may.
@@ -124,62 +146,67 @@ std::vector<std::string> PoolRun::FullTenants() const {
 }
 
 // True if a tenant that the claim in flight leaves out has a slot again.
-bool PoolRun::TenantOpensUp() const {
-  if (claim_excludes_.empty()) return false;
+bool PoolRun::TenantOpensUp(const ClaimLine& line) const {
+  if (line.excludes.empty()) return false;
   const std::vector<std::string> full = FullTenants();
-  return !std::includes(full.begin(), full.end(), claim_excludes_.begin(), claim_excludes_.end());
+  return !std::includes(full.begin(), full.end(), line.excludes.begin(), line.excludes.end());
 }
 
 void PoolRun::MaybeClaim() {
+  for (ClaimLine& line : claim_lines_) MaybeClaim(line);
+}
+
+void PoolRun::MaybeClaim(ClaimLine& line) {
   std::optional<v1::ClaimRequest> request;
   std::shared_ptr<AsyncCall> outgrown;
   uint64_t number = 0;
   const SteadyTime now = Clock::now();
   {
     std::lock_guard lock(mutex_);
-    request = NextClaim(now);
-    number = claim_number_;
-    if (!request && claim_in_flight_ && !stopping_ && !claim_resize_ &&
-        ((!claim_size_.reservations.empty() && OpensUp(claim_size_, Size())) || TenantOpensUp())) {
-      claim_resize_ = true;
-      outgrown = claim_call_;
+    request = NextClaim(line, now);
+    number = line.number;
+    if (!request && line.in_flight && !stopping_ && !line.resize &&
+        ((!line.size.reservations.empty() && OpensUp(line.size, Size(line))) || TenantOpensUp(line))) {
+      line.resize = true;
+      outgrown = line.call;
     }
   }
   if (outgrown) outgrown->Cancel();
   if (!request) return;
   const Duration timeout = (request->has_wait() ? options_.poll_wait : Duration::zero()) + kClaimSlack;
-  auto call =
-      Start(*connection_, *std::move(request), timeout,
-            [self = shared_from_this(), now](absl::Status status, v1::ClaimRequest&, v1::ClaimResponse& response) {
-              self->OnClaim(std::move(status), response, now);
-            });
+  auto call = Start(
+      *connection_, *std::move(request), timeout,
+      [self = shared_from_this(), &line, now](absl::Status status, v1::ClaimRequest&, v1::ClaimResponse& response) {
+        self->OnClaim(line, std::move(status), response, now);
+      });
   bool end = false;
   {
     std::lock_guard lock(mutex_);
-    if (claim_in_flight_ && claim_number_ == number) {
-      claim_call_ = call;
+    if (line.in_flight && line.number == number) {
+      line.call = call;
       // A stop or a resize that came before the handle was known.
-      end = closed_ || claim_resize_;
+      end = closed_ || line.resize;
     }
   }
   if (end) call->Cancel();
 }
 
-void PoolRun::OnClaim(absl::Status status, v1::ClaimResponse& response, SteadyTime sent) {
+void PoolRun::OnClaim(ClaimLine& line, absl::Status status, v1::ClaimResponse& response, SteadyTime sent) {
   const Visit visit(*this);
   if (!visit) return;
   if (status.ok()) {
     Count(shared_->counters.claims);
     {
       std::lock_guard lock(mutex_);
-      claim_in_flight_ = false;
-      claim_call_.reset();
+      line.in_flight = false;
+      line.call.reset();
       claim_failures_ = 0;
       claimed_once_ = true;
-      claim_id_.clear();
+      line.id.clear();
+      full_answers_ = response.jobs_size() >= line.size.max_jobs;
       arriving_ += response.jobs_size();
       if (response.jobs_size() == 0) {
-        NoteEmptyAnswer(sent);
+        NoteEmptyAnswer(line, sent);
       } else {
         empty_answers_ = 0;
       }
@@ -189,15 +216,16 @@ void PoolRun::OnClaim(absl::Status status, v1::ClaimResponse& response, SteadyTi
       TakeJobs(response, sent);
     }
   } else {
-    OnClaimFailure(status, sent);
+    OnClaimFailure(line, status, sent);
   }
   MaybeClaim();
 }
 
-void PoolRun::NoteEmptyAnswer(SteadyTime sent) {
-  dry_ = mode_ == PoolMode::kDrain && settles_ == settles_at_claim_;
+void PoolRun::NoteEmptyAnswer(const ClaimLine& line, SteadyTime sent) {
+  dry_ = mode_ == PoolMode::kDrain && settles_ == line.settles_before;
   // An empty answer long before its time (a replica that drains, say) must not become a busy loop.
-  const bool early = Clock::now() - sent < std::min<Duration>(options_.poll_wait / 2, std::chrono::seconds(1));
+  const bool early =
+      line.main && Clock::now() - sent < std::min<Duration>(options_.poll_wait / 2, std::chrono::seconds(1));
   empty_answers_ = early ? empty_answers_ + 1 : 0;
   if (early && mode_ == PoolMode::kServe && !stopping_) {
     PauseClaims(Clock::now() + BackoffAfter(empty_answers_, absl::OkStatus(), kEmptyPace));
@@ -242,17 +270,17 @@ void PoolRun::TakeJobs(v1::ClaimResponse& response, SteadyTime sent) {
   Release(back, Duration::zero());
 }
 
-void PoolRun::OnClaimFailure(const absl::Status& status, SteadyTime sent) {
+void PoolRun::OnClaimFailure(ClaimLine& line, const absl::Status& status, SteadyTime sent) {
   bool ended_by_us = false;
   {
     std::lock_guard lock(mutex_);
-    claim_in_flight_ = false;
-    claim_call_.reset();
-    ended_by_us = status.code() == absl::StatusCode::kCancelled && (claim_resize_ || stopping_);
+    line.in_flight = false;
+    line.call.reset();
+    ended_by_us = status.code() == absl::StatusCode::kCancelled && (line.resize || stopping_);
     if (!ended_by_us) {
       if (IsHopeless(status)) {
         fatal_ = status;
-        claim_id_.clear();
+        line.id.clear();
       } else if (mode_ != PoolMode::kServe && sent - started_ > OptionsOf(*connection_).timeout) {
         fatal_ = status;
       } else {

@@ -45,7 +45,9 @@ PoolRun::PoolRun(std::shared_ptr<PoolShared> shared, PoolMode mode)
       // fill memory.
       max_unsettled_(std::max(4 * (options_.slots + options_.prefetch.value_or(AutoPrefetch::kMost)), 1'000)),
       started_(Clock::now()),
-      auto_prefetch_(options_.slots, options_.lease) {}
+      auto_prefetch_(options_.slots, options_.lease) {
+  claim_lines_[0].main = true;
+}
 
 void PoolRun::Wire() {
   // The parts hold on to the run weakly: a call that comes back late finds nobody.
@@ -105,7 +107,7 @@ absl::Status PoolRun::Run(std::stop_token stop) {
     state_changed_.wait(lock, [this] {
       if (stop_requested_ || !fatal_.ok()) return true;
       if (mode_ == PoolMode::kServe) return false;
-      return held_.empty() && arriving_ == 0 && !claim_in_flight_ && (mode_ == PoolMode::kOne ? claimed_once_ : dry_);
+      return held_.empty() && arriving_ == 0 && !ClaimsUnderWay() && (mode_ == PoolMode::kOne ? claimed_once_ : dry_);
     });
   }
   return Shutdown();
@@ -131,10 +133,12 @@ void PoolRun::StopClaiming(std::unique_lock<std::mutex>& lock) {
   shared_->counters.waiting.store(0, std::memory_order_relaxed);
   shared_->counters.unsettled.store(unsettled_, std::memory_order_relaxed);
   claim_not_before_ = {};
-  const bool in_flight = claim_in_flight_;
-  const uint64_t number = claim_number_;
+  std::vector<uint64_t> under_way;
+  for (const ClaimLine& line : claim_lines_) {
+    if (line.in_flight) under_way.push_back(line.number);
+  }
   lock.unlock();
-  if (in_flight) EndPoll(number);
+  for (const uint64_t number : under_way) EndPoll(number);
   Release(back, Duration::zero());
   MaybeClaim();  // Collects at once if the last claim's answer was lost before.
   lock.lock();
@@ -144,8 +148,10 @@ void PoolRun::EndPoll(uint64_t number) {
   std::shared_ptr<AsyncCall> poll;
   {
     std::lock_guard lock(mutex_);
-    if (!claim_in_flight_ || claim_number_ != number) return;
-    poll = claim_call_;
+    const auto line = std::find_if(claim_lines_.begin(), claim_lines_.end(),
+                                   [number](const ClaimLine& one) { return one.in_flight && one.number == number; });
+    if (line == claim_lines_.end()) return;
+    poll = line->call;
   }
   if (poll) return poll->Cancel();
   // It is being sent at this very moment: its handle is not known yet.
@@ -202,10 +208,10 @@ absl::Status PoolRun::Shutdown() {
     AbandonHandlers(lock);
   }
   const bool flushed = state_changed_.wait_until(lock, Clock::now() + options_.flush_wait, [this] {
-    return held_.empty() && arriving_ == 0 && !claim_in_flight_ && claim_id_.empty();
+    return held_.empty() && arriving_ == 0 && !ClaimsUncollected();
   });
   const int unsettled = static_cast<int>(held_.size());
-  const bool uncollected = !flushed && (claim_in_flight_ || !claim_id_.empty());
+  const bool uncollected = !flushed && ClaimsUncollected();
   const absl::Status fatal = fatal_;
   const int abandoned = abandoned_;
   lock.unlock();
@@ -224,12 +230,14 @@ absl::Status PoolRun::Shutdown() {
 }
 
 void PoolRun::Close() {
-  std::shared_ptr<AsyncCall> claim;
+  std::vector<std::shared_ptr<AsyncCall>> claims;
   std::shared_ptr<AsyncCall> notices;
   {
     std::unique_lock lock(mutex_);
     closed_ = true;
-    claim = claim_call_;
+    for (const ClaimLine& line : claim_lines_) {
+      if (line.call) claims.push_back(line.call);
+    }
     notices = notices_call_;
     runners_exit_ = true;
     work_.notify_all();
@@ -237,7 +245,7 @@ void PoolRun::Close() {
     state_changed_.wait(lock, [this] { return visitors_ == 0; });
   }
   limiter_subscription_.reset();
-  if (claim) claim->Cancel();
+  for (const auto& claim : claims) claim->Cancel();
   if (notices) notices->Cancel();
   timer_.Stop();
   settler_->Stop();

@@ -11,6 +11,7 @@
 // in held_ from the claim to the acknowledgement.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -68,7 +69,7 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   absl::Status Shutdown();
   // Requires `lock`. Gives back what has not started, and makes the claim loop collect what is on its way.
   void StopClaiming(std::unique_lock<std::mutex>& lock);
-  // Ends the poll number `number` if it is still under way.
+  // Ends the claim number `number` if it is still under way.
   void EndPoll(uint64_t number);
   // Requires `lock`. Leaves handlers behind that do not stop; their jobs keep their leases' rest as delay.
   void AbandonHandlers(std::unique_lock<std::mutex>& lock);
@@ -79,21 +80,44 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   void NoteProgress();
 
   // ---- pool_claims.cc: claims and notices ----
-  // Sends a claim if none is under way and there is room. Cheap; called whenever something may have become free.
+  // A claim under way, or one whose answer was lost: its id is kept until it is answered, for a lease at most.
+  struct ClaimLine {
+    // The main line polls. The other one takes more beside it while jobs come in full answers, and never waits in the
+    // daemon: so the daemon has the next claim at hand while an answer travels, and a pool that has little to do holds
+    // one poll.
+    bool main = false;
+    bool in_flight = false;
+    bool resize = false;
+    uint64_t number = 0;
+    std::string id;
+    ClaimSize size;
+    std::vector<std::string> excludes;  // Tenants that the claim leaves out, sorted.
+    std::shared_ptr<AsyncCall> call;
+    SteadyTime first_sent;
+    uint64_t settles_before = 0;  // settles_ when it was sent.
+  };
+  // Sends claims if there is room. Cheap; called whenever something may have become free.
   void MaybeClaim();
+  void MaybeClaim(ClaimLine& line);
   // Requires mutex_. The request to send now, if any.
-  std::optional<v1::ClaimRequest> NextClaim(SteadyTime now);
-  void OnClaim(absl::Status status, v1::ClaimResponse& response, SteadyTime sent);
+  std::optional<v1::ClaimRequest> NextClaim(ClaimLine& line, SteadyTime now);
+  // Requires mutex_. Whether the line may ask for jobs now.
+  bool MayAsk(const ClaimLine& line) const;
+  void OnClaim(ClaimLine& line, absl::Status status, v1::ClaimResponse& response, SteadyTime sent);
   // Requires mutex_. A claim was answered without jobs.
-  void NoteEmptyAnswer(SteadyTime sent);
+  void NoteEmptyAnswer(const ClaimLine& line, SteadyTime sent);
+  // Requires mutex_. Whether a claim is under way, or one that must be collected.
+  bool ClaimsUnderWay() const;
+  bool ClaimsUncollected() const;
   // Of a claim that has been answered: its jobs become waiting ones.
   void TakeJobs(v1::ClaimResponse& response, SteadyTime sent);
-  void OnClaimFailure(const absl::Status& status, SteadyTime sent);
+  void OnClaimFailure(ClaimLine& line, const absl::Status& status, SteadyTime sent);
   // Requires mutex_.
   void PauseClaims(SteadyTime until);
-  ClaimSize Size() const;
+  // Of the line's next claim, or of the same sent anew.
+  ClaimSize Size(const ClaimLine& of) const;
   std::vector<std::string> FullTenants() const;
-  bool TenantOpensUp() const;
+  bool TenantOpensUp(const ClaimLine& line) const;
   // Requires mutex_.
   int Prefetch() const;
   void AwaitNotices();
@@ -152,21 +176,14 @@ class PoolRun : public std::enable_shared_from_this<PoolRun> {
   int runners_ = 0;
   int idle_ = 0;
   bool runners_exit_ = false;
-  // The claim under way, or whose answer was lost: its id is kept until it is answered, for a lease at most.
-  bool claim_in_flight_ = false;
-  std::vector<std::string> claim_excludes_;  // Tenants that the claim in flight leaves out, sorted.
-  bool claim_resize_ = false;
-  std::shared_ptr<AsyncCall> claim_call_;
+  std::array<ClaimLine, 2> claim_lines_;
   uint64_t claim_number_ = 0;
-  std::string claim_id_;
-  ClaimSize claim_size_;
-  SteadyTime claim_first_sent_;
+  bool full_answers_ = false;  // The last claim brought all that it asked for.
   SteadyTime claim_not_before_;
   int claim_failures_ = 0;
   int empty_answers_ = 0;  // That came at once, in a row.
   uint64_t settles_ = 0;   // Rounds of settles, to see whether a claim was sent before the last.
-  uint64_t settles_at_claim_ = 0;
-  bool dry_ = false;  // The last claim found nothing, and nothing has been settled since it was sent.
+  bool dry_ = false;       // The last claim found nothing, and nothing has been settled since it was sent.
   bool claimed_once_ = false;
   // Notices.
   std::shared_ptr<AsyncCall> notices_call_;
