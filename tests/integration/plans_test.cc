@@ -41,6 +41,7 @@ const std::map<std::string, std::string>& Excluded() {
 const std::map<std::string, std::set<std::string>>& JobIndexes() {
   static const auto* indexes = new std::map<std::string, std::set<std::string>>{
       {"claim.sql", {"job_ready"}},
+      {"claim_alone.sql", {"job_ready"}},
       {"ready_heads.sql", {"job_ready"}},
       {"oldest_ready.sql", {"job_ready"}},
       {"promote.sql", {"job_due"}},
@@ -81,8 +82,18 @@ const std::map<std::string, std::map<int, std::string>>& Arguments() {
         {13, "1000000"},
         {15, "'{r}'"},
         {16, "'{1}'"},
-        {17, "false"},
-        {18, "false"}}},
+        {17, "false"}}},
+      {"claim_alone.sql",
+       {{3, "'{5,0}'"},
+        {4, "'{0,0}'"},
+        {5, "'{0,70000}'"},
+        {6, "'{0,0}'"},
+        {7, "'{10,9000000}'"},
+        {11, "'{w}'"},
+        {12, "1000000"},
+        {14, "'{r}'"},
+        {15, "'{1}'"},
+        {16, "false"}}},
       {"promote.sql", {{3, "'-infinity'"}, {4, "-1"}, {5, "500"}}},
       {"expire.sql", {{3, "500"}}},
       {"read_events.sql", {{1, "'{}'"}, {2, "'9000000'"}}},
@@ -376,21 +387,23 @@ TEST_F(PlansTest, HoldOnFullTablesThatLookedEmpty) { Check(Tables::kFullThatLook
 // machine does not count.
 TEST_F(PlansTest, AClaimReadsItsStretchAndNotTheBacklogBehindIt) {
   Prepare(Tables::kFull);
-  for (const char* alone : {"true", "false"}) {
+  for (const char* file : {"claim.sql", "claim_alone.sql"}) {
+    const bool alone = std::string_view(file) == "claim_alone.sql";
     auto connection = Connection::Open(database_.url(), "plans", absl::Seconds(5));
     ASSERT_TRUE(connection.ok()) << connection.status();
     Transaction tx(**connection, {absl::Seconds(60)});
     std::string text;
     for (const sql::NamedSql& statement : sql::kAll) {
-      if (statement.file == "claim.sql") text = std::string(statement.text);
+      if (statement.file == file) text = std::string(statement.text);
     }
     ASSERT_TRUE(tx.Run("deallocate all", Params()).ok());  // Behind a pooler the session had other users.
     ASSERT_TRUE(tx.Run(absl::StrCat("prepare s as ", text), Params()).ok());
     // Ten keys, of which most are of this queue, with room for 300 jobs; and what a contended main cursor read last.
     auto plan =
         tx.Run(absl::StrCat("explain (analyze, buffers, format json) execute s(1, 1, '{0,0}', '{0,0}', '{1000,90000}', "
-                            "'{0,0}', '{1010,90010}', '{}', '{1}', '{30000000}', ",
-                            Array("7"), ", '{w}', 1000000, '{0}', '{}', '{}', ", alone, ", true)"),
+                            "'{0,0}', '{1010,90010}', ",
+                            alone ? "" : "'{}', ", "'{1}', '{30000000}', ", Array("7"),
+                            ", '{w}', 1000000, '{0}', '{}', '{}', true)"),
                Params());
     ASSERT_TRUE(plan.ok()) << plan.status();
     const nlohmann::json root = nlohmann::json::parse(plan->Text(0, 0), nullptr, false);

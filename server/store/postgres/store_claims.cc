@@ -4,7 +4,6 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "server/base/status.h"
 #include "server/store/postgres/errors.h"
@@ -18,13 +17,6 @@ namespace {
 enum RowSort : int64_t { kLeased = 0, kMissed = 1, kRangeRead = 2, kPaused = 3, kGranted = 4, kCut = 5 };
 
 constexpr std::string_view kUniqueViolation = "23505";
-
-// claim.sql, or the form of it that waits for nobody and passes over nobody: it fails instead.
-std::string_view ClaimStatement(bool alone) {
-  static const std::string* const kAlone = new std::string(absl::StrReplaceAll(
-      absl::string_view(sql::kClaim.data(), sql::kClaim.size()), {{"for update skip locked", "for update nowait"}}));
-  return alone ? std::string_view(*kAlone) : sql::kClaim;
-}
 
 bool SameForAll(const std::vector<ClaimSlot>& slots) {
   return std::all_of(slots.begin(), slots.end(), [&](const ClaimSlot& s) {
@@ -42,6 +34,7 @@ absl::StatusOr<std::set<std::string>> TakenRequests(Transaction& tx, const std::
   return taken;
 }
 
+// Of claim_alone.sql (`alone`), or of claim.sql.
 Params ClaimParams(const ClaimBatch& batch, const std::vector<ClaimSlot>& slots, const std::vector<int64_t>& secrets,
                    bool alone) {
   const bool uniform = SameForAll(slots);
@@ -53,9 +46,9 @@ Params ClaimParams(const ClaimBatch& batch, const std::vector<ClaimSlot>& slots,
       .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.rank; })
       .AddArray(batch.ranges, [](const ClaimRange& r) { return r.after.id; })
       .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.rank; })
-      .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.id; })
-      .AddArray(batch.revisit)
-      .AddArray(each, [](const ClaimSlot& s) { return s.worker + 1; })
+      .AddArray(batch.ranges, [](const ClaimRange& r) { return r.upto.id; });
+  if (!alone) params.AddArray(batch.revisit);
+  params.AddArray(each, [](const ClaimSlot& s) { return s.worker + 1; })
       .AddArray(each, [](const ClaimSlot& s) { return absl::ToInt64Microseconds(s.lease); })
       .AddArray(secrets)
       .AddArray(batch.workers)
@@ -63,12 +56,11 @@ Params ClaimParams(const ClaimBatch& batch, const std::vector<ClaimSlot>& slots,
       .AddArray(each, [](const ClaimSlot& s) { return s.request + 1; })
       .AddArray(batch.requests, [](const ClaimRequestKey& r) { return std::string_view(r.request_id); })
       .AddArray(batch.requests, [](const ClaimRequestKey& r) { return absl::ToInt64Microseconds(r.keep); })
-      .Add(alone)
       .Add(uniform);
   return params;
 }
 
-// The rows of claim.sql; `slots` are those that were offered.
+// The rows of both; `slots` are those that were offered.
 class ClaimReader {
  public:
   ClaimReader(const Result& rows, const ClaimBatch& batch, const std::vector<ClaimSlot>& slots)
@@ -83,7 +75,6 @@ class ClaimReader {
     std::vector<int> leased;
     int64_t read = 0;
     size_t furthest = 0;
-    bool cut = false;
     for (int row = 0; row < rows_.rows(); ++row) {
       switch (rows_.Int(row, sort)) {
         case kLeased:
@@ -100,20 +91,22 @@ class ClaimReader {
           grants[rows_.Text(row, kind)] = rows_.Int(row, id);
           break;
         case kCut:
-          cut = true;
+          cut_ = true;
           break;
         default: {
           read += rows_.Int(row, keys);
           const size_t no = static_cast<size_t>(rows_.Int(row, range_no));
           if (no == 0) break;  // The single ids.
           furthest = std::max(furthest, no);
-          result_.ranges[no - 1].last = Key{rows_.Int(row, last_rank), rows_.Int(row, id)};
+          std::optional<Key>& last = result_.ranges[no - 1].last;
+          const Key key{rows_.Int(row, last_rank), rows_.Int(row, id)};
+          if (!last || *last < key) last = key;
         }
       }
     }
     // All stretches were read to their ends, unless the statement found as many jobs as it wanted, or as large ones:
     // then those before the one it stopped in were, and those after it were not begun.
-    const bool stopped = cut || read >= static_cast<int64_t>(slots_.size());
+    const bool stopped = cut_ || read >= static_cast<int64_t>(slots_.size());
     for (size_t i = 0; i < result_.ranges.size(); ++i) result_.ranges[i].exhausted = !stopped || i + 1 < furthest;
 
     std::sort(leased.begin(), leased.end(), [&](int a, int b) { return rows_.Int(a, id) < rows_.Int(b, id); });
@@ -121,6 +114,8 @@ class ClaimReader {
     for (size_t at = 0; at < leased.size(); ++at) ReadLeased(leased[at], at, grants);
     return std::move(result_);
   }
+  // The byte budget ended the reading; claim_alone.sql has then leased nothing.
+  bool cut() const { return cut_; }
   // Of each job: the day whose partition holds its payload, or -1.
   const std::vector<int32_t>& payload_days() const { return payload_days_; }
   // Jobs of which claim_details.sql has more.
@@ -152,6 +147,7 @@ class ClaimReader {
   const int leased_at_ = rows_.Column("leased_at");
   const int more_ = rows_.Column("more");
   ClaimResult result_;
+  bool cut_ = false;
   std::vector<int32_t> payload_days_;
   std::vector<size_t> with_details_;
 };
@@ -194,6 +190,7 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
     ClaimResult result;
     std::vector<int32_t> payload_days;
     std::vector<size_t> with_details;
+    bool too_large = false;  // Nothing was leased: what waits does not fit into the byte budget.
   };
   std::vector<std::string> ids;
   for (const ClaimRequestKey& request : batch.requests) ids.push_back(request.request_id);
@@ -225,14 +222,15 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
         return out;
       }
       tx.Queue(sql::kLockQueueShared, Params().Add(batch.queue));
-      TENURE_ASSIGN_OR_RETURN(
-          const Result rows,
-          tx.RunAndCommit(ClaimStatement(alone), ClaimParams(batch, slots, Secrets(slots.size()), alone)));
+      TENURE_ASSIGN_OR_RETURN(const Result rows,
+                              tx.RunAndCommit(alone ? sql::kClaimAlone : sql::kClaim,
+                                              ClaimParams(batch, slots, Secrets(slots.size()), alone)));
       ClaimReader reader(rows, batch, slots);
       std::vector<int32_t> taken = std::move(out.result.taken_requests);
       out.result = reader.Read();
       out.result.taken_requests = std::move(taken);
       for (ClaimedJob& job : out.result.jobs) job.slot = static_cast<int32_t>(offered[static_cast<size_t>(job.slot)]);
+      out.too_large = alone && reader.cut();
       out.payload_days = reader.payload_days();
       out.with_details = reader.with_details();
       return out;
@@ -241,11 +239,11 @@ absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
   bool ask = false, alone = batch.alone;
   auto claimed = claim(ask, alone);
   // Each of the two can fail the claim once.
-  for (int failed = 0; failed < 2 && !claimed.ok(); ++failed) {
-    const std::string why = SqlStateOf(claimed.status());
+  for (int failed = 0; failed < 2 && (!claimed.ok() || claimed->too_large); ++failed) {
+    const std::string why = claimed.ok() ? std::string() : SqlStateOf(claimed.status());
     if (why == kUniqueViolation && !ask) {
       ask = true;
-    } else if (why == kLockNotAvailable && alone) {
+    } else if ((why.empty() || why == kLockNotAvailable) && alone) {
       alone = false;
     } else {
       break;

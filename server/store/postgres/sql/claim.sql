@@ -3,9 +3,7 @@
 -- $1 queue, $2 replica, $3 priorities, $4/$5 after (rank, id), $6/$7 up to (rank, id), $8 ids to look at again, then one array
 -- element per slot: $9 worker (index into $12, from 1), $10 lease in microseconds, $11 secret; $12 worker names, $13 byte budget (tenure.reply_size);
 -- $14 request (index into $15, from 1; 0: none) of each slot; $15 request ids, $16 how long each may be repeated, in microseconds;
--- $17 alone: nothing can have been passed over, and it need not be looked for. That holds for the form of this statement that has NOWAIT
--- in the place of SKIP LOCKED (ClaimStatement, store_claims.cc): it fails with lock_not_available if anybody holds a row in the way;
--- $18 uniform: whether all slots have the one worker, lease and request of the first element.
+-- $17 uniform: whether all slots have the one worker, lease and request of the first element. claim_alone.sql is tried first.
 -- The slots go to the jobs in the order of their ids. Answers rows of five sorts (row_sort): 0 a leased job; 1 an id that was ready but not got (locked
 -- by another): look at it again; 2 how far a stretch was read (range_no from 1, number of keys, last key);
 -- 3 the queue is paused: nothing was read; 4 which row of tenure.lease_grant (id) holds the leases of which request (kind);
@@ -88,7 +86,7 @@ seen as materialized (
   cross join lateral (
     select j.id, j.priority from tenure.job j where j.id = r.id and j.queue_id = $1 and (j.state + 0) = 3 limit 1
   ) j
-  where not $17::boolean and not (select q.paused from tenure.queue q where q.id = $1)
+  where not (select q.paused from tenure.queue q where q.id = $1)
   union all
   select j.id, r.priority from stretch r
   cross join lateral (
@@ -120,7 +118,7 @@ seen as materialized (
       limit 9223372036854775807) l
     where r.after_rank < r.upto_rank
   ) j
-  where not $17 and not (select q.paused from tenure.queue q where q.id = $1)
+  where not (select q.paused from tenure.queue q where q.id = $1)
 ),
 pick as materialized (
   select array_agg(distinct l.id order by l.id) as ids
@@ -130,9 +128,9 @@ leased as (
   update tenure.job as j
   set state = 4, attempt = j.attempt + 1, token = j.token + 1,
       token_secret = ($11::bigint[])[width_bucket(j.id, (select p.ids from pick p))],
-      worker = ($12::text[])[($9::int[])[case when $18::boolean then 1 else width_bucket(j.id, (select p.ids from pick p)) end]],
-      lease_us = ($10::bigint[])[case when $18 then 1 else width_bucket(j.id, (select p.ids from pick p)) end],
-      lease_until = now() + ($10::bigint[])[case when $18 then 1 else width_bucket(j.id, (select p.ids from pick p)) end] * interval '1 microsecond',
+      worker = ($12::text[])[($9::int[])[case when $17::boolean then 1 else width_bucket(j.id, (select p.ids from pick p)) end]],
+      lease_us = ($10::bigint[])[case when $17 then 1 else width_bucket(j.id, (select p.ids from pick p)) end],
+      lease_until = now() + ($10::bigint[])[case when $17 then 1 else width_bucket(j.id, (select p.ids from pick p)) end] * interval '1 microsecond',
       leased_at = now(), updated_at = now(), started_at = coalesce(j.started_at, now()), progress = null, progress_message = null
   where j.queue_id = $1 and j.id = any ((select p.ids from pick p)::bigint[])
   returning j.id, j.day, j.kind, j.priority, j.tenant, j.attempt, j.failures, j.crashes, j.releases, j.snoozes, j.token,
@@ -144,7 +142,7 @@ granted as (
   insert into tenure.lease_grant as g (replica_id, queue_id, request_id, expires_at, ids, tokens, secrets)
   select $2, $1, ($15::text[])[x.request], now() + coalesce(($16::bigint[])[x.request], 0) * interval '1 microsecond',
          array_agg(x.id), array_agg(x.token), array_agg(x.token_secret)
-  from (select l.id, l.token, l.token_secret, ($14::int[])[case when $18 then 1 else width_bucket(l.id, (select p.ids from pick p)) end] as request from leased l) x
+  from (select l.id, l.token, l.token_secret, ($14::int[])[case when $17 then 1 else width_bucket(l.id, (select p.ids from pick p)) end] as request from leased l) x
   group by x.request
   returning g.id, g.request_id
 ),
