@@ -111,6 +111,10 @@ struct WaitCause {
   std::optional<JobId> ahead;
   JobState ahead_state = JobState::kReady;
   int64_t position = 0;  // From 1; 0: does not apply. Counted up to kWaitingCounted.
+  // Of a turn: jobs of the queue that are ready and go before it, and tenants that wait for turns, its own among them.
+  // Counted up to kWaitingCounted, and one more for "more".
+  int64_t ready_jobs = 0;
+  int64_t tenants = 0;
 };
 
 struct Explanation {

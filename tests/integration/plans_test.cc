@@ -61,6 +61,7 @@ const std::map<std::string, std::set<std::string>>& JobIndexes() {
       {"fair_heads.sql", {"job_tenant_gate"}},
       {"explain_tenant_line.sql", {"job_tenant_gate"}},
       {"ready_except.sql", {"job_ready"}},
+      {"explain_turn.sql", {"job_ready", "job_tenant_gate"}},
       {"blocked_names.sql", {"job_key_1", "job_key_2", "job_key_3", "job_key_4", "job_group", "job_group_passed"}},
       {"tenant_depths.sql", {"job_tenant"}},
   };
