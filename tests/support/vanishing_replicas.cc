@@ -73,6 +73,12 @@ void VanishingReplicasTest::Background() {
     ASSERT_TRUE(page.ok()) << page.status();
     Any(random)->engine->NoteGates(page->names);
     at = page->next.value_or(store::BlockedPage::Cursor());
+    auto recalls = store_->Recalls(10);
+    ASSERT_TRUE(recalls.ok()) << recalls.status();
+    for (const int32_t queue : *recalls) {
+      auto step = Any(random)->store->Recall(queue, 50);
+      if (step.ok()) Any(random)->engine->NoteGates({{queue, {"q"}}});  // Else its replica has vanished.
+    }
     // Seldom, as it is: what looks at once has to do the most of it.
     if (round % 25 == 0) {
       auto waiting = store_->SweepDependencies(dependency, 1000);
