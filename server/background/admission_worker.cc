@@ -48,25 +48,28 @@ class AdmissionSweep : public Worker {
       TENURE_ASSIGN_OR_RETURN(const store::DependencyPage waiting, store_.SweepDependencies(dependency_at_, batch_));
       if (!waiting.ended.empty() && note_gates_) note_gates_(waiting.ended);
       dependency_at_ = waiting.next.value_or(store::DependencyPage::Cursor());
-      TENURE_RETURN_IF_ERROR(Recall(context));
+      TENURE_ASSIGN_OR_RETURN(const bool more, Recall(context));
       TENURE_RETURN_IF_ERROR(Count(context));
-      return interval_;
+      return more ? absl::ZeroDuration() : interval_;
     });
   }
 
  private:
-  // Batch after batch, for as long as a round takes at most: the rest of the sweep has to go on.
-  absl::Status Recall(RunContext& context) {
+  // Batch after batch, for as long as a round takes at most: the rest of the sweep has to go on. True: there is more.
+  absl::StatusOr<bool> Recall(RunContext& context) {
     TENURE_ASSIGN_OR_RETURN(const std::vector<int32_t> queues, store_.Recalls(kRecalls));
     const Clock::TimePoint ends = context.clock().Now() + absl::ToChronoNanoseconds(interval_);
+    bool any = false;
     for (const int32_t queue : queues) {
-      for (bool more = true; more && !context.stopped() && context.clock().Now() < ends;) {
+      bool more = true;
+      while (more && !context.stopped() && context.clock().Now() < ends) {
         TENURE_ASSIGN_OR_RETURN(const store::RecallStep step, store_.Recall(queue, batch_));
         if (step.recalled > 0 && note_gates_) note_gates_({{queue, {"q"}}});
         more = step.more;
       }
+      any = any || more;
     }
-    return absl::OkStatus();
+    return any;
   }
 
   absl::Status Count(RunContext& context) {

@@ -131,10 +131,10 @@ TEST_F(RecallTest, WhatWasPassedBeforeIsKept) {
   auto step = a->store->Recall(Id(), 100);
   ASSERT_TRUE(step.ok() && !step->more) << step.status();
   EXPECT_EQ(step->recalled, 4);
-  ASSERT_TRUE(a->Release({{claimed->jobs[0].token, absl::ZeroDuration()}}).ok());
   // The second of the key and of the group wait where they did.
   EXPECT_EQ(Sql("select string_agg(gate || ':' || state, ' ' order by id) from tenure.job where priority = 0"),
             "6:2 2:2 6:2 1:2");
+  ASSERT_TRUE(a->Release({{claimed->jobs[0].token, absl::ZeroDuration()}}).ok());
   step = a->store->Recall(Id(), 100);
   ASSERT_TRUE(step.ok()) << step.status();
   EXPECT_EQ(step->recalled, 0) << "the one that was released";
@@ -175,6 +175,27 @@ TEST_F(RecallTest, WhoDidNotKnowIsFoundAndThenItIsOver) {
     return store_->Recalls(10)->empty();
   })) << "nobody is at work any more who might not know";
   EXPECT_EQ(Sql("select count(*) from tenure.job where state = 3 and gate = 0"), "1");
+}
+
+// What is sent back may be ready again at once, with another rank. A claim whose snapshot is older would take that rank
+// for how far it has read, and leave behind what lies between: so a step is not seen before such claims have ended.
+TEST_F(RecallTest, AStepWaitsForTheClaimsThatAreUnderWay) {
+  auto a = StartReplica("a");
+  Create(*a, {});
+  Enqueue(*a, "t", 10);
+  PGconn* pg = PQconnectdb(database_.direct_url().c_str());
+  PQclear(PQexec(pg, "begin"));
+  PQclear(PQexec(pg, absl::StrCat("select pg_advisory_xact_lock_shared(2120, ", Id(), ")").c_str()));  // As claims do.
+  ASSERT_TRUE(store_->UpdateQueue("q", Fair(), {"fair_tenants"}).ok());
+  std::thread step([&] { EXPECT_EQ(Recall(*a, 100), 10); });
+  EXPECT_TRUE(Eventually(10, [&] {
+    return Sql("select count(*) from pg_locks where locktype = 'advisory' and classid = 2120 and not granted") == "1";
+  }));
+  EXPECT_EQ(Ready(), "10");
+  PQclear(PQexec(pg, "commit"));
+  PQfinish(pg);
+  step.join();
+  EXPECT_EQ(Sql("select count(*) from tenure.job where gate is null"), "0");
 }
 
 TEST_F(RecallTest, TurnedOffAgainEverybodyIsLetGo) {
