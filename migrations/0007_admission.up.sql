@@ -98,6 +98,22 @@ create table tenure.fair_clock (
   -- With more tenants in line than one look takes: after which one the next look begins.
   resume_after text collate "C"
 ) with (fillfactor = 50);
+-- Queues that got a gate of their own, or whose tenants began to take turns, while jobs were ready: the worker admission sends those
+-- back to the gate, a batch at a time, from the end of the queue towards its beginning. The queue's turn guards a row.
+create table tenure.admission_recall (
+  queue_id int primary key,
+  -- The transaction that changed the queue: one that was at work then may not know, and make jobs ready after that.
+  began xid8 not null default pg_current_xact_id(),
+  -- When the first step had the queue's turn: what became ready before that has not passed the gate as it is now. NULL: no step yet.
+  since timestamptz,
+  -- How far this pass has come, and how many it has sent back, or passed over since somebody had locked them. NULL: it begins.
+  priority smallint,
+  rank bigint,
+  id bigint,
+  found bigint not null default 0,
+  -- Whether the pass began once nobody could be at work who did not know. If it finds nothing, the recall is over.
+  last boolean not null default false
+) with (fillfactor = 50);
 -- The rank of what is admitted together: beyond all that was admitted before.
 create sequence tenure.admission_rank as bigint;
 

@@ -75,6 +75,12 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& queue_jobs;              // queue, state
   prometheus::Family<prometheus::Gauge>& queue_oldest_ready_age;  // queue
   prometheus::Family<prometheus::Gauge>& queue_paused;            // queue
+  // Admission. Kept by background/admission_gauges.h, by the replica that leads the worker.
+  prometheus::Family<prometheus::Gauge>&
+      queue_blocked_jobs;  // queue, reason: dependency, group, key, queue, rate, turn
+  prometheus::Family<prometheus::Gauge>& queue_waiting_tenants;  // queue
+  prometheus::Family<prometheus::Gauge>& queue_limit_jobs;       // queue
+  prometheus::Family<prometheus::Gauge>& queue_limit_held_jobs;  // queue
   // Leases.
   CounterFamily lease_acquisitions;                       // queue, outcome: acquired, held
   CounterFamily lease_losses;                             // queue, reason: expired, cancelled

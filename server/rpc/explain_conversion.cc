@@ -18,6 +18,12 @@ std::string InLine(const store::WaitCause& cause) {
   return absl::StrCat("; it is number ", cause.position, " in line");
 }
 
+// "more than 1000 jobs", "1 job".
+std::string Counted(int64_t count, const char* one, const char* many) {
+  if (count > store::kWaitingCounted) return absl::StrCat("more than ", store::kWaitingCounted, " ", many);
+  return absl::StrCat(count, " ", count == 1 ? one : many);
+}
+
 std::string InWords(const store::WaitCause& cause, const std::string& queue) {
   switch (cause.reason) {
     case store::WaitReason::kEnded:
@@ -50,8 +56,10 @@ std::string InWords(const store::WaitCause& cause, const std::string& queue) {
     case store::WaitReason::kReady:
       return absl::StrCat("it is ready", InLine(cause));
     case store::WaitReason::kTenantTurn:
-      return absl::StrCat("its tenant ", cause.key.empty() ? "(none)" : cause.key, " is not due for a turn yet",
-                          InLine(cause));
+      return absl::StrCat("its tenant ", cause.key.empty() ? "(none)" : cause.key, " is not due for a turn yet: ",
+                          Counted(cause.tenants, "tenant takes turns", "tenants take turns"), ", and ",
+                          Counted(cause.ready_jobs, "job is ready before it", "jobs are ready before it"),
+                          InLine(cause), cause.position > 0 ? " of its tenant" : "");
     case store::WaitReason::kNoWorker:
       return absl::StrCat("no worker has asked for jobs of the queue ", queue, " within two minutes");
     case store::WaitReason::kDependency:
@@ -75,6 +83,8 @@ void ToProto(const store::WaitCause& cause, const std::string& queue, v1::WaitCa
     out->set_ahead_state(ToProto(cause.ahead_state));
   }
   out->set_position(cause.position);
+  out->set_ready_jobs(cause.ready_jobs);
+  out->set_tenants(cause.tenants);
 }
 
 }  // namespace tenure::rpc

@@ -111,11 +111,39 @@ struct WaitCause {
   std::optional<JobId> ahead;
   JobState ahead_state = JobState::kReady;
   int64_t position = 0;  // From 1; 0: does not apply. Counted up to kWaitingCounted.
+  // Of a turn: jobs of the queue that are ready and go before it, and tenants that wait for turns, its own among them.
+  // Counted up to kWaitingCounted, and one more for "more".
+  int64_t ready_jobs = 0;
+  int64_t tenants = 0;
 };
 
 struct Explanation {
   Job job;
   std::vector<WaitCause> causes;  // Not empty.
+};
+
+// What one step of a recall did.
+struct RecallStep {
+  int32_t recalled = 0;  // Ready jobs that stand at the queue's gate now.
+  bool more = false;     // A step at once finds more.
+};
+
+// How a queue admits just now, counted from rows.
+struct AdmissionCounts {
+  // Jobs counted of each reason at most.
+  static constexpr int64_t kMost = 1'000'000;
+  // Tenants in all.
+  static constexpr int64_t kMostTenants = 10'000;
+
+  int32_t queue = 0;
+  std::string name;
+  bool fair = false;  // Its tenants take turns.
+  // Blocked jobs, by what they wait for: other jobs, their group, a key, the queue's own gate.
+  int64_t dependency = 0, group = 0, key = 0, gate = 0;
+  int64_t tenants = 0;         // That wait for turns.
+  std::optional<int32_t> max;  // The queue's limit ...
+  int64_t held = 0;            // ... and how much of it is taken; counted up to it.
+  bool has_rate = false;
 };
 
 class AdmissionStore {
@@ -129,6 +157,17 @@ class AdmissionStore {
                                             int64_t fair_window) = 0;
   // From `after` on, at most `limit` names. Some of them may have nobody waiting by the time they are looked at.
   virtual absl::StatusOr<BlockedPage> BlockedNames(const BlockedPage::Cursor& after, int limit) = 0;
+
+  // Queues that got a gate of their own, or whose tenants began to take turns, while jobs were ready: those jobs are
+  // sent back to the gate. At most `limit`, in their order.
+  virtual absl::StatusOr<std::vector<int32_t>> Recalls(int limit) = 0;
+  // One step of it, over at most `limit` ready or leased jobs. Any replica may make the next one at any time: where it
+  // stands is a row. Claims of the queue wait while it commits. Idempotent; nothing where there is no recall.
+  virtual absl::StatusOr<RecallStep> Recall(int32_t queue, int limit) = 0;
+  // Of the queues that have a gate of their own or blocked jobs, in their order; which have blocked jobs is known as of
+  // the last FoldStats. For metrics: it reads the index entries of all jobs with keys and the rows of those with
+  // groups.
+  virtual absl::StatusOr<std::vector<AdmissionCounts>> CountBlocked() = 0;
 
   // Why a job is not running, or that it is. What it says was so in one short transaction. NOT_FOUND / JOB_NOT_FOUND.
   virtual absl::StatusOr<Explanation> Explain(const JobId& id) = 0;

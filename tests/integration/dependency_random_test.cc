@@ -1,21 +1,14 @@
 // Graphs of jobs over several replicas, some of which vanish without a word, with failures, cancels, leases that run
 // out and applications that complete. An audit of rows says when each job ended and when it first became ready, by the
 // clock of that change: a correct system never lets one go before what it waits for has ended.
-#include <algorithm>
 #include <atomic>
-#include <map>
-#include <mutex>
-#include <random>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "server/background/recovery.h"
 #include "server/base/status.h"
-#include "tests/support/engine_fixture.h"
+#include "tests/support/vanishing_replicas.h"
 
 namespace tenure::engine {
 namespace {
@@ -23,7 +16,6 @@ namespace {
 using store::ClaimedJob;
 using testing::Eventually;
 using testing::Replica;
-using Random = std::mt19937;
 
 constexpr char kAudit[] = R"sql(
 create table public.went (job_id bigint, at timestamptz);
@@ -47,14 +39,8 @@ end $$;
 create trigger audit after insert on tenure.dependency for each row execute function public.audit_edge();
 )sql";
 
-class DependencyRandomTest : public testing::ReplicaTest {
+class DependencyRandomTest : public testing::VanishingReplicasTest {
  protected:
-  static int Draw(Random& random, int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
-  std::shared_ptr<Replica> Any(Random& random) {
-    std::lock_guard<std::mutex> lock(mu_);
-    return replicas_[static_cast<size_t>(Draw(random, 0, static_cast<int>(replicas_.size()) - 1))];
-  }
-
   void Produce(Random random) {
     std::vector<store::JobId> recent;
     for (int call = 0; call < 40; ++call) {
@@ -95,7 +81,7 @@ class DependencyRandomTest : public testing::ReplicaTest {
   }
 
   void Work(Random random) {
-    while (!done_) {
+    while (!done()) {
       auto replica = Any(random);
       auto answer = replica->Claim(Draw(random, 0, 1) == 0 ? "q" : "r", Draw(random, 1, 8), absl::Milliseconds(50),
                                    absl::Seconds(1));
@@ -123,80 +109,25 @@ class DependencyRandomTest : public testing::ReplicaTest {
     }
   }
 
-  void Background() {
-    const int32_t id = *store_->RegisterReplica("background", "test");
-    const store::Fence promoter = **store_->AcquireLeader("promoter", id, absl::Hours(1));
-    const store::ShardFence shards = testing::HoldShards(*store_, "reaper", id, absl::Hours(1));
-    Random random(1);
-    store::BlockedPage::Cursor at;
-    store::DependencyPage::Cursor dependency;
-    for (int round = 0; !done_; ++round) {
-      store_->Heartbeat(id, false, absl::Hours(1)).IgnoreError();
-      auto promoted = store_->Promote(promoter, absl::InfinitePast(), 1000);
-      ASSERT_TRUE(promoted.ok()) << promoted.status();
-      Any(random)->engine->NoteGates(promoted->blocked);
-      auto recovered = background::RecoverVanished(*store_, shards, 1000);
-      ASSERT_TRUE(recovered.ok()) << recovered.status();
-      Any(random)->engine->NoteGates(recovered->freed);
-      auto page = store_->BlockedNames(at, 100);
-      ASSERT_TRUE(page.ok()) << page.status();
-      Any(random)->engine->NoteGates(page->names);
-      at = page->next.value_or(store::BlockedPage::Cursor());
-      // Seldom, as it is: what looks at once has to do the most of it.
-      if (round % 25 == 0) {
-        auto waiting = store_->SweepDependencies(dependency, 1000);
-        ASSERT_TRUE(waiting.ok()) << waiting.status();
-        Any(random)->engine->NoteGates(waiting->ended);
-        dependency = waiting->next.value_or(store::DependencyPage::Cursor());
-      }
-      Sql("select pg_sleep(0.02)");
-    }
-  }
-
-  std::mutex mu_;
-  std::vector<std::shared_ptr<Replica>> replicas_;  // Guarded by mu_.
-  std::vector<std::shared_ptr<Replica>> vanished_;  // Kept to the end of the test.
   std::atomic<int64_t> accepted_{0};
-  std::atomic<bool> done_{false};
 };
 
 TEST_F(DependencyRandomTest, EveryJobEndsAndNoneStartsBeforeWhatItWaitsFor) {
-  uint32_t seed = std::random_device()();
-  if (const char* given = std::getenv("TENURE_TEST_SEED"); given != nullptr) {
-    ASSERT_TRUE(absl::SimpleAtoi(given, &seed)) << given;
-  }
+  const uint32_t seed = Seed();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
-  RecordProperty("seed", absl::StrCat(seed));
   const int32_t queue = store_->EnsureQueue("q", true)->id;
   store_->EnsureQueue("r", true).IgnoreError();
   Sql(kAudit);
   ASSERT_TRUE(store_->SetLimit(queue, store::LimitScope::kPrefix, "key:", {3, std::nullopt}).ok());
-  for (const char* name : {"a", "b", "c"}) replicas_.push_back(StartReplica(name));
-
-  std::vector<std::thread> threads, producers;
-  threads.emplace_back([&] { Background(); });
-  for (uint32_t i = 0; i < 4; ++i) threads.emplace_back([&, i] { Work(Random(seed + 100 + i)); });
-  for (uint32_t i = 0; i < 2; ++i) producers.emplace_back([&, i] { Produce(Random(seed + 200 + i)); });
-  for (int i = 0; i < 2; ++i) {
-    Sql("select pg_sleep(1)");
-    auto fresh = StartReplica(absl::StrCat("fresh", i));
-    std::lock_guard<std::mutex> lock(mu_);
-    vanished_.push_back(replicas_[static_cast<size_t>(i)]);
-    replicas_[static_cast<size_t>(i)] = std::move(fresh);
-    Sql(absl::StrCat(
-        "select count(pg_terminate_backend(pid)) from unnest((select backend_pids from tenure.replica where id = ",
-        vanished_.back()->engine->replica_id(), ")) as pid"));
-  }
-  for (std::thread& producer : producers) producer.join();
-  EXPECT_TRUE(Eventually(90, [&] { return Sql("select count(*) from tenure.job") == "0"; }))
+  StartReplicas();
+  EXPECT_TRUE(Run(
+      seed, [&](Random random) { Work(std::move(random)); }, [&](Random random) { Produce(std::move(random)); }, 2))
       << Sql("select string_agg(id || ':' || state || '/' || coalesce(gate::text, '-'), ' ' order by id) "
              "from (select * from tenure.job order by id limit 30) j");
   EXPECT_TRUE(Eventually(30, [&] {
     auto page = store_->SweepDependencies({}, 1000);
     return page.ok() && Sql("select count(*) from tenure.dependency") == "0";
   })) << "rows go with their jobs";
-  done_ = true;
-  for (std::thread& thread : threads) thread.join();
 
   EXPECT_GT(accepted_, 200);
   EXPECT_GT(std::stoi(Sql("select count(*) from public.edge")), 200);

@@ -7,7 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
-#include "tests/support/engine_fixture.h"
+#include "server/store/fair_choice.h"
+#include "tests/support/tenants_fixture.h"
 
 namespace tenure::engine {
 namespace {
@@ -15,65 +16,7 @@ namespace {
 using testing::Eventually;
 using testing::Replica;
 
-class FairnessTest : public testing::ReplicaTest {
- protected:
-  static store::NewJob Job(const std::string& tenant, int16_t priority = 0) {
-    store::NewJob job;
-    job.kind = "k";
-    job.payload = {"{}", "application/json"};
-    job.tenant = tenant;
-    job.priority = priority;
-    return job;
-  }
-  static void Enqueue(Replica& replica, const std::string& tenant, int jobs, int16_t priority = 0) {
-    for (int left = jobs; left > 0; left -= 1000) {
-      auto enqueued = replica.Enqueue(
-          "q", std::vector<store::NewJob>(static_cast<size_t>(std::min(left, 1000)), Job(tenant, priority)));
-      ASSERT_TRUE(enqueued.ok()) << enqueued.status();
-    }
-  }
-  static void Create(Replica& replica, store::QueueSettings settings) {
-    auto made = Replica::Await<QueueInfo>(
-        [&](auto done) { replica.engine->CreateQueue("q", settings, false, std::move(done)); });
-    ASSERT_TRUE(made.ok()) << made.status();
-  }
-  static void Update(Replica& replica, store::QueueSettings settings, const std::set<std::string>& fields) {
-    auto changed = Replica::Await<QueueInfo>(
-        [&](auto done) { replica.engine->UpdateQueue("q", settings, fields, std::move(done)); });
-    ASSERT_TRUE(changed.ok()) << changed.status();
-  }
-  static void Weigh(Replica& replica, const std::string& tenant, int32_t weight) {
-    auto set = Replica::Await<store::Limit>([&](auto done) {
-      replica.engine->SetLimit("q", store::LimitScope::kTenant, tenant, {std::nullopt, std::nullopt, weight},
-                               std::move(done));
-    });
-    ASSERT_TRUE(set.ok()) << set.status();
-  }
-  static void Complete(Replica& replica, const std::vector<store::ClaimedJob>& jobs) {
-    std::vector<CompleteItem> items;
-    for (const store::ClaimedJob& job : jobs) items.push_back({job.token, std::nullopt, {}});
-    auto answers = replica.Complete(std::move(items));
-    ASSERT_TRUE(answers.ok()) << answers.status();
-  }
-  // Claims and completes `jobs` jobs, `each` at a time; how many of each tenant.
-  static std::map<std::string, int> Work(Replica& replica, int jobs, int each) {
-    std::map<std::string, int> done;
-    for (int left = jobs; left > 0;) {
-      auto claimed = replica.Claim("q", std::min(each, left), absl::Seconds(20));
-      EXPECT_TRUE(claimed.ok() && !claimed->jobs.empty()) << claimed.status() << " with " << left << " left";
-      if (!claimed.ok() || claimed->jobs.empty()) break;
-      for (const store::ClaimedJob& job : claimed->jobs) ++done[job.job.tenant];
-      Complete(replica, claimed->jobs);
-      left -= static_cast<int>(claimed->jobs.size());
-    }
-    return done;
-  }
-  static store::QueueSettings Fair() {
-    store::QueueSettings settings;
-    settings.fair_tenants = true;
-    return settings;
-  }
-};
+class FairnessTest : public testing::TenantsTest {};
 
 TEST_F(FairnessTest, ATenantWithALargeBacklogDelaysAnotherByATurn) {
   auto a = StartReplica("a");
@@ -132,10 +75,7 @@ TEST_F(FairnessTest, AWeightCountsForWhoWaitsAlready) {
 TEST_F(FairnessTest, TheQueuesLimitIsSharedOutByTurns) {
   auto a = StartReplica("a");
   Create(*a, Fair());
-  auto limited = Replica::Await<store::Limit>([&](auto done) {
-    a->engine->SetLimit("q", store::LimitScope::kQueue, "", {4, std::nullopt}, std::move(done));
-  });
-  ASSERT_TRUE(limited.ok()) << limited.status();
+  LimitQueue(*a, {4, std::nullopt});
   Enqueue(*a, "large", 100);
   Enqueue(*a, "small", 100);
   auto first = a->Claim("q", 100, absl::Seconds(10));
@@ -144,6 +84,29 @@ TEST_F(FairnessTest, TheQueuesLimitIsSharedOutByTurns) {
   Complete(*a, first->jobs);
   EXPECT_NEAR(Work(*a, 100, 4)["small"], 50, 5);
   EXPECT_EQ(Sql("select count(*) <= 4 from tenure.job where state in (3, 4)"), "t");
+}
+
+// Who comes to the queue's gate through another one waits there like everybody.
+TEST_F(FairnessTest, TheFirstOfAGroupTakesATurnAndASlotOfTheQueue) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  LimitQueue(*a, {2, std::nullopt});
+  std::vector<store::NewJob> jobs;
+  for (int i = 0; i < 20; ++i) {
+    jobs.push_back(Job("large"));
+    jobs.back().group = absl::StrCat("g", i);
+  }
+  for (int i = 0; i < 20; ++i) jobs.push_back(Job("small"));
+  ASSERT_TRUE(a->Enqueue("q", std::move(jobs)).ok());
+  std::map<std::string, int> done;
+  for (int i = 0; i < 10; ++i) {
+    auto claimed = a->Claim("q", 10, absl::Seconds(10));
+    ASSERT_TRUE(claimed.ok()) << claimed.status();
+    EXPECT_EQ(Sql("select count(*) <= 2 from tenure.job where state in (3, 4)"), "t");
+    for (const store::ClaimedJob& job : claimed->jobs) ++done[job.job.tenant];
+    Complete(*a, claimed->jobs);
+  }
+  EXPECT_NEAR(done["large"], done["small"], 3);
 }
 
 TEST_F(FairnessTest, TurnedOffEverybodyWhoWaitsIsLetGo) {
@@ -157,32 +120,76 @@ TEST_F(FairnessTest, TurnedOffEverybodyWhoWaitsIsLetGo) {
   EXPECT_EQ(Sql("select count(*) from tenure.job where state = 3 and gate is null"), "1") << "it has no gate any more";
 }
 
-TEST_F(FairnessTest, ExplainSaysThatATenantWaitsForItsTurn) {
+TEST_F(FairnessTest, ExplainSaysWhatStandsBeforeATenantsTurn) {
   auto a = StartReplica("a");
   Create(*a, Fair());
+  const auto causes = [&](const store::JobId& id) {
+    auto why = Replica::Await<store::Explanation>([&](auto done) { a->engine->Explain(id, std::move(done)); });
+    EXPECT_TRUE(why.ok()) << why.status();
+    return why.ok() ? why->causes : std::vector<store::WaitCause>(1);
+  };
   Enqueue(*a, "t", 500);
   auto last = a->Enqueue("q", {Job("t")});
   ASSERT_TRUE(last.ok()) << last.status();
-  auto why = Replica::Await<store::Explanation>([&](auto done) { a->engine->Explain((*last)[0].id, std::move(done)); });
-  ASSERT_TRUE(why.ok()) << why.status();
-  EXPECT_EQ(why->causes[0].reason, store::WaitReason::kTenantTurn);
-  EXPECT_EQ(why->causes[0].key, "t");
-  EXPECT_GT(why->causes[0].position, 300);
+  store::WaitCause cause = causes((*last)[0].id)[0];
+  EXPECT_EQ(cause.reason, store::WaitReason::kTenantTurn);
+  EXPECT_EQ(cause.key, "t");
+  EXPECT_EQ(cause.position, 501 - store::FairWindow::kLeast);
+  EXPECT_EQ(cause.ready_jobs, store::FairWindow::kLeast);
+  EXPECT_EQ(cause.tenants, 1);
+
+  // What is leased does not stand before it, nor what is ready with a lower priority; the others' jobs do so as turns.
+  auto leased = a->Claim("q", 4, absl::Seconds(10));
+  ASSERT_TRUE(leased.ok() && leased->jobs.size() == 4) << leased.status();
+  LimitQueue(*a, {4, std::nullopt});  // Nothing passes from here on.
+  ASSERT_TRUE(Eventually(10, [&] { return store_->Explain((*last)[0].id)->causes.size() == 2; }));
+  Enqueue(*a, "u", 3);
+  auto urgent = a->Enqueue("q", {Job("v", 5)});
+  ASSERT_TRUE(urgent.ok()) << urgent.status();
+  std::vector<store::WaitCause> both = causes((*last)[0].id);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].reason, store::WaitReason::kQueueFull);
+  EXPECT_EQ(std::to_string(both[1].ready_jobs), Sql("select count(*) from tenure.job where state = 3"));
+  EXPECT_EQ(both[1].tenants, 3);
+  both = causes((*urgent)[0].id);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[1].key, "v");
+  EXPECT_EQ(both[1].position, 1);
+  EXPECT_EQ(both[1].ready_jobs, 0);
 }
 
-// More tenants than one look takes: each gets its turn.
+// More tenants than one look takes: each gets its turn, before the backlog of one that came first.
 TEST_F(FairnessTest, ThousandsOfTenantsAllGetTurns) {
   auto a = StartReplica("a");
   Create(*a, Fair());
+  Enqueue(*a, "large", 10'000);
+  constexpr int kOthers = 2500;
   std::vector<store::NewJob> jobs;
-  for (int i = 0; i < 5000; ++i) jobs.push_back(Job(absl::StrCat("t", i % 2500)));
+  for (int i = 0; i < 2 * kOthers; ++i) jobs.push_back(Job(absl::StrCat("t", i % kOthers)));
   for (size_t at = 0; at < jobs.size(); at += 1000) {
     ASSERT_TRUE(a->Enqueue("q", std::vector<store::NewJob>(jobs.begin() + static_cast<std::ptrdiff_t>(at),
                                                            jobs.begin() + static_cast<std::ptrdiff_t>(at + 1000)))
                     .ok());
   }
-  EXPECT_EQ(Work(*a, 5000, 200).size(), 2500u);
+  // One turn each would be 2,501 jobs; a page of tenants may get a second one before the next page gets its first.
+  std::map<std::string, int> done = Work(*a, 2 * kOthers, 200);
+  EXPECT_EQ(done.size(), kOthers + 1u);
+  EXPECT_LT(done["large"], 500);
+  done = Work(*a, 10'000, 500);
   EXPECT_EQ(Sql("select count(*) from tenure.job"), "0");
+}
+
+TEST_F(FairnessTest, TheQueuesRateIsSharedOutByTurns) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  LimitQueue(*a, {std::nullopt, store::Rate{absl::Milliseconds(10), 10}});
+  Weigh(*a, "small", 3);
+  const Clock::TimePoint began = Clock::Real().Now();
+  Enqueue(*a, "large", 2000);
+  Enqueue(*a, "small", 200);
+  Work(*a, 40, 5);  // Some of it had started before the other came.
+  EXPECT_NEAR(Work(*a, 80, 5)["small"], 60, 5);
+  EXPECT_GE(Clock::Real().Now() - began, std::chrono::milliseconds(1090)) << "110 after the burst, one per 10 ms";
 }
 
 TEST_F(FairnessTest, AClaimLeavesTenantsOutAndOthersMayTakeThem) {
@@ -221,6 +228,31 @@ TEST_F(FairnessTest, AClaimLeavesTenantsOutAndOthersMayTakeThem) {
   auto rest = a->Claim("q", 100, absl::Seconds(10));
   ASSERT_TRUE(rest.ok()) << rest.status();
   EXPECT_EQ(rest->jobs.size(), 20u) << "none was lost";
+}
+
+// At a gate a higher priority goes first, however long others have been due: ageing begins once a job is ready.
+TEST_F(FairnessTest, AgeingDoesNotCountAtGates) {
+  auto a = StartReplica("a");
+  store::QueueSettings settings;
+  settings.priority_ageing = absl::Seconds(1);
+  Create(*a, settings);
+  ASSERT_TRUE(
+      store_->SetLimit(store_->EnsureQueue("q", false)->id, store::LimitScope::kKey, "key", {1, std::nullopt}).ok());
+  store::NewJob running = Job("running"), old = Job("old"), urgent = Job("urgent", 5);
+  for (store::NewJob* job : {&running, &old, &urgent}) job->concurrency_keys = {"key"};
+  ASSERT_TRUE(a->Enqueue("q", {running}).ok());
+  auto claimed = a->Claim("q", 1, absl::Seconds(10));
+  ASSERT_TRUE(claimed.ok() && claimed->jobs.size() == 1) << claimed.status();
+  ASSERT_TRUE(a->Enqueue("q", {old}).ok());
+  // As if it had been due for an hour: it would have gained 3,600.
+  Sql("update tenure.job set due_at = now() - interval '1 hour' where state = 2");
+  ASSERT_TRUE(a->Enqueue("q", {urgent}).ok());
+  for (const char* next : {"urgent", "old"}) {
+    Complete(*a, claimed->jobs);
+    claimed = a->Claim("q", 1, absl::Seconds(10));
+    ASSERT_TRUE(claimed.ok() && claimed->jobs.size() == 1) << claimed.status();
+    EXPECT_EQ(claimed->jobs[0].job.tenant, next);
+  }
 }
 
 TEST_F(FairnessTest, AgeingBringsAJobBeforeHigherPriorities) {

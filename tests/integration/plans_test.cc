@@ -62,6 +62,10 @@ const std::map<std::string, std::set<std::string>>& JobIndexes() {
       {"fair_heads.sql", {"job_tenant_gate"}},
       {"explain_tenant_line.sql", {"job_tenant_gate"}},
       {"ready_except.sql", {"job_ready"}},
+      {"recall.sql", {"job_ready"}},
+      {"explain_turn.sql", {"job_ready", "job_tenant_gate"}},
+      {"count_blocked.sql",
+       {"job_ready", "job_gate", "job_tenant_gate", "job_group", "job_key_1", "job_key_2", "job_key_3", "job_key_4"}},
       {"blocked_names.sql", {"job_key_1", "job_key_2", "job_key_3", "job_key_4", "job_group", "job_group_passed"}},
       {"tenant_depths.sql", {"job_tenant"}},
   };
@@ -96,6 +100,7 @@ const std::map<std::string, std::map<int, std::string>>& Arguments() {
         {16, "false"}}},
       {"promote.sql", {{3, "'-infinity'"}, {4, "-1"}, {5, "500"}}},
       {"expire.sql", {{3, "500"}}},
+      {"recall.sql", {{2, "5"}, {3, "0"}, {4, "90000"}, {5, "1000"}, {6, "now()"}}},
       {"read_events.sql", {{1, "'{}'"}, {2, "'9000000'"}}},
       {"fold.sql", {{1, "'{}'"}, {2, "'9000000'"}}},
       {"rotatable.sql", {{1, "'700:700:'"}}},

@@ -133,6 +133,9 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<store::BlockedPage> BlockedNames(const store::BlockedPage::Cursor&, int) override {
     return Unimplemented();
   }
+  absl::StatusOr<std::vector<int32_t>> Recalls(int) override { return Unimplemented(); }
+  absl::StatusOr<store::RecallStep> Recall(int32_t, int) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::AdmissionCounts>> CountBlocked() override { return Unimplemented(); }
   absl::StatusOr<store::Limit> SetLimit(int32_t, store::LimitScope, std::string_view,
                                         const store::LimitSettings&) override {
     return Unimplemented();

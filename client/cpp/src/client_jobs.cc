@@ -241,6 +241,8 @@ absl::StatusOr<Explanation> Client::Explain(std::string_view id, const CallOptio
     cause.holder_job_ids.assign(from.holder_job_ids().begin(), from.holder_job_ids().end());
     cause.ahead_job_id = std::move(*from.mutable_ahead_job_id());
     cause.position = from.position();
+    cause.ready_jobs = from.ready_jobs();
+    cause.tenants = from.tenants();
   }
   return to;
 }

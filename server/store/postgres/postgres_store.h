@@ -179,6 +179,9 @@ class PostgresStore : public Store {
                                     int64_t fair_window) override;
   absl::StatusOr<Explanation> Explain(const JobId& id) override;
   absl::StatusOr<BlockedPage> BlockedNames(const BlockedPage::Cursor& after, int limit) override;
+  absl::StatusOr<std::vector<int32_t>> Recalls(int limit) override;
+  absl::StatusOr<RecallStep> Recall(int32_t queue, int limit) override;
+  absl::StatusOr<std::vector<AdmissionCounts>> CountBlocked() override;
   absl::StatusOr<Limit> SetLimit(int32_t queue, LimitScope scope, std::string_view key,
                                  const LimitSettings& settings) override;
   absl::StatusOr<Limit> FindLimit(int32_t queue, LimitScope scope, std::string_view key) override;

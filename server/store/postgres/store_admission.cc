@@ -64,9 +64,10 @@ class Admission {
         whole_queue = true;
       }
     }
-    if (!groups.empty()) TENURE_RETURN_IF_ERROR(AddGroups(groups));
-    // Where tenants take turns, who comes to the queue's gate in this transaction stays there until the next look.
+    // Where tenants take turns, who comes to the queue's gate in this transaction stays there until the next look. It
+    // is known before anybody comes: else a group's first would pass without a turn, and beside the queue's limit.
     if (fair_) choice_->Know(std::string(), 0);
+    if (!groups.empty()) TENURE_RETURN_IF_ERROR(AddGroups(groups));
     if (whole_queue && !fair_) keys.insert(std::string());
     // Who comes to a gate that is not known yet makes it known.
     keys.insert(choice_->Unknown().begin(), choice_->Unknown().end());

@@ -3,6 +3,7 @@
 
 #include "server/base/status.h"
 #include "server/store/admission_choice.h"
+#include "server/store/fair_choice.h"
 #include "server/store/postgres/gate_rows.h"
 #include "server/store/postgres/postgres_store.h"
 #include "statements.sql.h"
@@ -142,10 +143,20 @@ class Explainer {
           tx_.Run(
               sql::kExplainTenantLine,
               Params().Add(job_.id.queue).Add(job_.tenant).Add(job_.priority).Add(job_.id.seq).Add(kWaitingCounted)));
-      if (causes_.back().reason == WaitReason::kBeingAdmitted) causes_.pop_back();
+      TENURE_ASSIGN_OR_RETURN(
+          const Result turn,
+          tx_.Run(sql::kExplainTurn, Params().Add(job_.id.queue).Add(job_.priority).Add(kWaitingCounted + 1)));
+      const int64_t position = own.Int(0, 0) + 1, ready = turn.Int(0, 0), tenants = turn.Int(0, 1);
+      if (causes_.back().reason == WaitReason::kBeingAdmitted) {
+        // Alone, and within the smallest window: the next look lets it in.
+        if (tenants <= 1 && ready + position <= FairWindow::kLeast) return absl::OkStatus();
+        causes_.pop_back();
+      }
       WaitCause& cause = Add(WaitReason::kTenantTurn);
       cause.key = job_.tenant;
-      cause.position = own.Int(0, 0) + 1;
+      cause.position = position;
+      cause.ready_jobs = ready;
+      cause.tenants = tenants;
       return absl::OkStatus();
     }
     for (size_t i = before; i < causes_.size(); ++i) causes_[i].position = line.Int(0, 0) + 1;

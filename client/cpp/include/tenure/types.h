@@ -126,6 +126,8 @@ struct WaitCause {
   std::vector<std::string> holder_job_ids;  // At most 10.
   std::string ahead_job_id;                 // The job of the group that comes first.
   int64_t position = 0;                     // In line, from 1; 0: does not apply.
+  int64_t ready_jobs = 0;                   // Of a turn: ready jobs of the queue that go before it.
+  int64_t tenants = 0;                      // Of a turn: tenants that wait for turns, its own among them.
 };
 
 struct Explanation {

@@ -1,5 +1,5 @@
 -- Sets a limit as a whole. $1 queue, $2 scope, $3 key, $4 how many at once, $5 and $6 the rate (interval in microseconds, burst), $7 weight; NULL: none. A
--- queue's own limit gates it. The caller holds the queue's turn: an admission that begins later goes by the new limit.
+-- queue's own limit gates it; if it was not, its ready jobs are recalled (recall.sql). The caller holds the queue's turn: an admission that begins later goes by the new limit.
 with changed as (
   insert into tenure.admission_limit as l (queue_id, scope, key, max_leased, rate_interval_us, rate_burst, weight) values ($1, $2, $3, $4, $5, $6, $7)
   on conflict (queue_id, scope, key) do update
@@ -8,6 +8,11 @@ with changed as (
 ),
 gated as (
   update tenure.queue as q set gated = true where q.id = $1 and $2 = 3 and not q.gated returning q.id
+),
+recalled as (
+  insert into tenure.admission_recall as r (queue_id) select g.id from gated g
+  on conflict (queue_id) do update
+    set began = pg_current_xact_id(), since = null, priority = null, rank = null, id = null, found = 0, last = false
 ),
 told as (
   insert into tenure.event as e (slot, queue_id, type) select tenure.event_slot(), g.id, 4 from gated g

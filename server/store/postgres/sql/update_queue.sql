@@ -1,8 +1,11 @@
 -- $1 name; for each setting whether to set it ($2, $4, $6, $10, $12, $14, $16, $18, $20, $22, $24, $26) and its value (NULL: the default). A queue whose tenants
--- take turns is gated. With the queue of the
+-- take turns is gated; if they did not before, its ready jobs are recalled (recall.sql). With the queue of the
 -- dead letters the standing move is made, or set going; without, it is paused: once this has returned it moves nothing more. Waits for a step of
 -- it in progress.
-with changed as (
+with before as materialized (
+  select q.id, q.fair_tenants from tenure.queue q where q.name = $1 for update
+),
+changed as (
   update tenure.queue as q
   set max_attempts = case when $2 then $3 else q.max_attempts end,
       crash_budget = case when $4 then $5 else q.crash_budget end,
@@ -19,7 +22,13 @@ with changed as (
       start_within_us = case when $22 then $23 else q.start_within_us end,
       dead_letter_queue = case when $24 then $25 else q.dead_letter_queue end,
       dead_letter_rate = case when $26 then $27 else q.dead_letter_rate end
-  where q.name = $1 returning q.*
+  from before b where q.id = b.id returning q.*
+),
+recalled as (
+  insert into tenure.admission_recall as r (queue_id)
+  select b.id from before b join changed c on c.id = b.id where c.fair_tenants and not b.fair_tenants
+  on conflict (queue_id) do update
+    set began = pg_current_xact_id(), since = null, priority = null, rank = null, id = null, found = 0, last = false
 ),
 ruled as (
   insert into tenure.move as m (from_queue_id, to_queue_id, source, rate, standing, used_until, created_at, updated_at)
