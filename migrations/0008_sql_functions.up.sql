@@ -318,7 +318,7 @@ begin
     ) h;
     if not found then
       raise exception 'JOB_NOT_FOUND: there is no job %', job using errcode = 'TN001';
-    elsif gone.state = 8 then
+    elsif gone.state = 8 and not exists (select 1 from tenure.forward f where f.job_id = of_id and f.queue_id = q) then
       raise exception 'JOB_CANCELLED: job % was cancelled', job using errcode = 'TN001';
     elsif gone.token = num and gone.token_secret = secret and gone.settled_verb <> 6 then
       raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', job using errcode = 'TN001';

@@ -175,18 +175,26 @@ absl::Status EngineImpl::KnowQueues(std::span<store::Job* const> jobs) {
   return absl::OkStatus();
 }
 
-std::shared_ptr<PollHandle> EngineImpl::Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
-                                            Callback<store::Job> done) {
-  auto finish = [this, done = Tracked(std::move(done))](absl::StatusOr<store::Job> job) {
+Callback<store::Job> EngineImpl::Filled(Callback<store::Job> done) {
+  return [this, done = Tracked(std::move(done))](absl::StatusOr<store::Job> job) {
     if (job.ok()) {
       store::Job* one = &*job;
       if (absl::Status known = KnowQueues({&one, 1}); !known.ok()) return done(known);
     }
     done(std::move(job));
   };
+}
+
+std::shared_ptr<PollHandle> EngineImpl::Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
+                                            Callback<store::Job> done) {
+  auto finish = Filled(std::move(done));
   if (wait > absl::ZeroDuration() && !draining_) return waiters_.Wait(id, wait, deadline, std::move(finish));
-  executor_.Post([this, id, finish = std::move(finish)] { finish(store_.Get(id)); });
+  executor_.Post([this, id, finish = std::move(finish)] { finish(waiters_.Read(id)); });
   return nullptr;
+}
+
+void EngineImpl::GetRecord(const store::JobId& id, Callback<store::Job> done) {
+  executor_.Post([this, id, finish = Filled(std::move(done))] { finish(store_.Get(id)); });
 }
 
 void EngineImpl::List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) {
@@ -215,7 +223,7 @@ void EngineImpl::Retry(std::vector<store::JobId> ids, std::string request_id,
     for (const store::JobId& id : ids) {
       auto outcome = store_.Retry(id, request_id);
       if (!outcome.ok()) return done(outcome.status());
-      LookAtGates(id.queue, std::move(outcome->blocked));
+      LookAtGates(outcome->id.queue, std::move(outcome->blocked));
       outcomes.push_back(std::move(*outcome));
     }
     done(std::move(outcomes));

@@ -46,6 +46,7 @@ class EngineImpl : public Engine {
                Callback<std::vector<store::EnqueueOutcome>> done) override;
   std::shared_ptr<PollHandle> Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
                                   Callback<store::Job> done) override;
+  void GetRecord(const store::JobId& id, Callback<store::Job> done) override;
   void List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) override;
   void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline,
               Callback<std::vector<CancelAnswer>> done) override;
@@ -220,6 +221,8 @@ class EngineImpl : public Engine {
   static absl::Status Stopped();
 
   void Fill(store::Job& job);
+  // Fills in what the row leaves to the queue before `done` gets the job.
+  Callback<store::Job> Filled(Callback<store::Job> done);
   absl::Status KnowQueues(std::span<store::Job* const> jobs);
   QueueInfo InfoOf(const store::Queue& queue) const;
   absl::StatusOr<QueueInfo> Learned(absl::StatusOr<store::Queue> queue);

@@ -165,7 +165,7 @@ struct Job {
   int32_t snoozes = 0;
   std::string effect_key;
   std::string retry_of;
-  std::string forwarded_to;  // Only from Get: the job that this one was moved to.
+  std::string forwarded_to;  // Only from Get: where this job is now, if it was moved.
   std::string idempotency_key;
   absl::Time created;
   absl::Time due;

@@ -8,7 +8,7 @@
 #include "server/base/status.h"
 #include "server/store/postgres/connection.h"
 #include "tenure/client.h"
-#include "tests/support/daemon.h"
+#include "tests/support/daemon_fixture.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/store_fixture.h"
 #include "tests/support/tenurectl.h"
@@ -479,19 +479,7 @@ TEST_F(DeadLetterRuleTest, AStaleLeaderMovesNothingAndOldRemaindersAreForgotten)
   EXPECT_EQ(Rule().state, MoveState::kRunning) << "the rule stays";
 }
 
-class QueueRulesDaemonTest : public StoreTest {
- protected:
-  std::unique_ptr<testing::TestDaemon> Start() {
-    testing::TestDaemonOptions options;
-    options.database_url = database_.url();
-    return std::make_unique<testing::TestDaemon>(options);
-  }
-  static client::Client Connect(const std::string& address) {
-    client::ClientOptions options;
-    options.targets = {address};
-    return *client::Client::Connect(options);
-  }
-};
+class QueueRulesDaemonTest : public testing::DaemonFixture {};
 
 TEST_F(QueueRulesDaemonTest, StartWithinIsSetAndHoldsOnEveryReplica) {
   const auto one = Start(), two = Start();
@@ -513,19 +501,11 @@ TEST_F(QueueRulesDaemonTest, StartWithinIsSetAndHoldsOnEveryReplica) {
 }
 
 TEST_F(QueueRulesDaemonTest, AKilledLeaderIsFollowedAndEachDeadLetterIsMovedOnce) {
-  const auto start = [&] {
-    testing::DaemonProcessOptions options;
-    options.binary = TENURE_BINARY_DIR "/bin/tenured";
-    options.arguments = {"--database-url", database_.url()};
-    auto daemon = std::make_unique<testing::DaemonProcess>(options);
-    EXPECT_TRUE(daemon->AwaitReady()) << daemon->Log();
-    return daemon;
-  };
-  auto first = start();
+  auto first = StartProcess();
   ASSERT_TRUE(Eventually(20, [&] {
     return Sql("select count(*) from tenure.leader where worker = 'lifecycle' and expires_at > now()") == "1";
   }));
-  auto second = start();
+  auto second = StartProcess();
   client::Client client = Connect(second->grpc_address());
   client::QueueSettings settings;
   settings.dead_letter_queue = "parked";

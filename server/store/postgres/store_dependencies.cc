@@ -12,6 +12,7 @@
 #include "server/store/postgres/errors.h"
 #include "server/store/postgres/fingerprint.h"
 #include "server/store/postgres/job_params.h"
+#include "server/store/postgres/moved_jobs.h"
 #include "server/store/postgres/named_enqueue.h"
 #include "server/store/postgres/postgres_store.h"
 #include "statements.sql.h"
@@ -25,6 +26,7 @@ constexpr int64_t kRowsPerLook = 1000;
 // A job whose record is gone ended in a way that nobody can tell any more.
 constexpr int32_t kOutcomeUnknown = 0;
 
+using MovedJobs = std::map<JobId, JobId>;
 using IdsByQueue = std::map<int32_t, std::map<int64_t, int32_t>>;  // Queue, number, day.
 
 // One attempt at accepting a graph. What is refused before it is written is known beforehand: if writing refuses more,
@@ -111,13 +113,65 @@ class GraphEnqueue {
     return refused_[at].ok() && result.jobs[at].status.ok() && !result.jobs[at].duplicate && !result.jobs[at].existing;
   }
 
+  struct Edge {
+    JobId awaited;
+    size_t waiting;
+  };
+
+  static std::set<JobId> AwaitedOf(const std::vector<Edge>& edges) {
+    std::set<JobId> ids;
+    for (const Edge& edge : edges) ids.insert(edge.awaited);
+    return ids;
+  }
+
+  // Marks those of `ids` that are live, and notes them as known; the others are returned.
+  absl::StatusOr<std::vector<JobId>> Await(const std::set<JobId>& ids, std::set<JobId>& known) {
+    IdsByQueue by_queue;
+    for (const JobId& id : ids) by_queue[id.queue].try_emplace(id.seq, id.day);
+    for (const auto& [queue, of_queue] : by_queue) {
+      Params params;
+      params.Add(queue).AddArray(of_queue, [](const auto& i) { return i.first; }).AddArray(of_queue, [](const auto& i) {
+        return i.second;
+      });
+      TENURE_ASSIGN_OR_RETURN(const Result live, tx_.Run(sql::kAwaitJobs, params));
+      for (int row = 0; row < live.rows(); ++row) {
+        known.insert({queue, of_queue.at(live.Int(row, 0)), live.Int(row, 0)});
+      }
+    }
+    std::vector<JobId> gone;
+    for (const JobId& id : ids) {
+      if (!known.contains(id)) gone.push_back(id);
+    }
+    return gone;
+  }
+
+  // Those of `gone` that ended and were not moved count at once.
+  absl::Status ReadEnded(const std::vector<JobId>& gone, const MovedJobs& moved, std::set<JobId>& known,
+                         GraphResult& result) {
+    std::set<JobId> ids;
+    int32_t earliest = std::numeric_limits<int32_t>::max();
+    for (const JobId& id : gone) {
+      if (moved.contains(id)) continue;
+      ids.insert(id);
+      earliest = std::min(earliest, id.day);
+    }
+    if (ids.empty()) return absl::OkStatus();
+    TENURE_ASSIGN_OR_RETURN(
+        const Result ended,
+        tx_.Run(sql::kResolveEnded,
+                Params().AddArray(ids, [](const JobId& id) { return id.seq; }).Add(earliest - kDaysTo2000)));
+    const int of_queue = ended.Column("queue_id"), day = ended.Column("day");
+    for (int row = 0; row < ended.rows(); ++row) {
+      const JobId id{ended.Int32(row, of_queue), ended.Int32(row, day), ended.Int(row, 0)};
+      if (!ids.contains(id)) continue;
+      known.insert(id);
+      result.blocked[id.queue].push_back(AwaitedName(id.seq));
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<bool> WriteDependencies(GraphResult& result) {
-    struct Edge {
-      JobId awaited;
-      size_t waiting;
-    };
     std::vector<Edge> edges;
-    IdsByQueue awaited;
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (!jobs_[i].job.depends_on || !IsNew(result, i)) continue;
       for (const JobId& id : jobs_[i].job.depends_on->jobs) edges.push_back({id, i});
@@ -126,36 +180,18 @@ class GraphEnqueue {
       }
     }
     if (edges.empty()) return true;
-    for (const Edge& edge : edges) awaited[edge.awaited.queue].try_emplace(edge.awaited.seq, edge.awaited.day);
     std::set<JobId> known;
-    for (const auto& [queue, ids] : awaited) {
-      TENURE_ASSIGN_OR_RETURN(
-          const Result live,
-          tx_.Run(
-              sql::kAwaitJobs,
-              Params().Add(queue).AddArray(ids, [](const auto& i) { return i.first; }).AddArray(ids, [](const auto& i) {
-                return i.second;
-              })));
-      std::map<int64_t, int32_t> gone = ids;
-      for (int row = 0; row < live.rows(); ++row) {
-        const int64_t id = live.Int(row, 0);
-        known.insert({queue, gone.at(id), id});
-        gone.erase(id);
-      }
-      if (gone.empty()) continue;
-      int32_t earliest = std::numeric_limits<int32_t>::max();
-      for (const auto& [unused, day] : gone) earliest = std::min(earliest, day);
-      TENURE_ASSIGN_OR_RETURN(
-          const Result ended,
-          tx_.Run(sql::kResolveEnded,
-                  Params().AddArray(gone, [](const auto& i) { return i.first; }).Add(earliest - kDaysTo2000)));
-      const int of_queue = ended.Column("queue_id"), day = ended.Column("day");
-      for (int row = 0; row < ended.rows(); ++row) {
-        const JobId id{ended.Int32(row, of_queue), ended.Int32(row, day), ended.Int(row, 0)};
-        if (id.queue != queue) continue;
-        known.insert(id);
-        // It counts at once.
-        result.blocked[queue].push_back(AwaitedName(id.seq));
+    // Once more for those that turn out to have been moved: who names one waits for the job that it became.
+    for (std::set<JobId> ask = AwaitedOf(edges); !ask.empty();) {
+      TENURE_ASSIGN_OR_RETURN(const std::vector<JobId> gone, Await(ask, known));
+      TENURE_ASSIGN_OR_RETURN(const MovedJobs moved, MovedTo(tx_, gone));
+      TENURE_RETURN_IF_ERROR(ReadEnded(gone, moved, known, result));
+      ask.clear();
+      for (Edge& edge : edges) {
+        const auto to = moved.find(edge.awaited);
+        if (to == moved.end()) continue;
+        edge.awaited = to->second;
+        if (!known.contains(edge.awaited)) ask.insert(edge.awaited);
       }
     }
     bool all_known = true;
@@ -234,25 +270,26 @@ class Resolution {
         tx_.Run(sql::kResolveEnded,
                 Params().AddArray(gone, [](const auto& g) { return g.first; }).Add(earliest - kDaysTo2000)));
     for (int row = 0; row < ended.rows(); ++row) ends_[ended.Int(row, 0)] = ended.Int32(row, 1);
-    for (auto end = ends_.begin(); end != ends_.end();) {
-      TENURE_ASSIGN_OR_RETURN(const bool moved, FollowMoved(end->first, end->second));
-      end = moved ? ends_.erase(end) : std::next(end);
-    }
-    return absl::OkStatus();
+    return FollowMoved();
   }
 
-  absl::StatusOr<bool> FollowMoved(int64_t id, int32_t outcome) {
-    if (outcome != static_cast<int32_t>(JobState::kCancelled)) return false;
-    TENURE_ASSIGN_OR_RETURN(const Result forward, tx_.Run(sql::kFindForward, Params().Add(id).Add(queue_)));
-    if (forward.rows() == 0) return false;
-    TENURE_ASSIGN_OR_RETURN(const JobId to, JobId::Parse(forward.Text(0, 0), "forwarded_to"));
-    const std::vector<int64_t> ids{to.seq};
-    const std::vector<int32_t> days{to.day};
-    tx_.Queue(sql::kAwaitJobs, Params().Add(to.queue).AddArray(ids).AddArray(days));
-    tx_.Queue(sql::kFollowMoved, Params().Add(id).Add(to.seq).Add(to.queue).Add(to.day));
-    // It may have ended by now.
-    result_.look[to.queue].push_back(AwaitedName(to.seq));
-    return true;
+  // A dead letter counts as it ended, whatever becomes of it later.
+  absl::Status FollowMoved() {
+    std::vector<JobId> cancelled;
+    for (const auto& [id, outcome] : ends_) {
+      if (outcome == static_cast<int32_t>(JobState::kCancelled)) cancelled.push_back({queue_, days_.at(id), id});
+    }
+    TENURE_ASSIGN_OR_RETURN(const MovedJobs moved, MovedTo(tx_, cancelled));
+    for (const auto& [id, to] : moved) {
+      const std::vector<int64_t> ids{to.seq};
+      const std::vector<int32_t> days{to.day};
+      tx_.Queue(sql::kAwaitJobs, Params().Add(to.queue).AddArray(ids).AddArray(days));
+      tx_.Queue(sql::kFollowMoved, Params().Add(id.seq).Add(to.seq).Add(to.queue).Add(to.day));
+      // It may have ended by now.
+      result_.look[to.queue].push_back(AwaitedName(to.seq));
+      ends_.erase(id.seq);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status LockWaiting() {

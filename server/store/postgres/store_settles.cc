@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
@@ -294,6 +295,20 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
         ended, RunOne("resolve_ended", sql::kResolveEnded, Params().AddArray(absent).Add(earliest - kDaysTo2000)));
     for (int row = 0; row < ended.rows(); ++row) ended_rows[ended.Int(row, 0)] = row;
   }
+  std::vector<JobId> cancelled;
+  for (const LeaseToken& token : tokens) {
+    const auto row = ended_rows.find(token.job.seq);
+    if (row != ended_rows.end() && static_cast<JobState>(ended.Int(row->second, 1)) == JobState::kCancelled) {
+      cancelled.push_back(token.job);
+    }
+  }
+  std::set<JobId> moved;
+  if (!cancelled.empty()) {
+    TENURE_ASSIGN_OR_RETURN(const std::vector<JobId> now, WhereNow(cancelled));
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i] != cancelled[i]) moved.insert(cancelled[i]);
+    }
+  }
 
   // What a token that a verb settled answers to another call: the same verb is a replay.
   auto settled_by = [verb](Verb by) {
@@ -328,8 +343,10 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
       if (ended.Int(at, 2) == token.number && ended.Int(at, 3) == token.secret) {
         answer.state = settled_by(static_cast<Verb>(ended.Int(at, 4)));
       } else {
-        // Not the lease that ended it, so it was lost before; a cancelled job is told as such all the same.
-        answer.state = answer.job_state == JobState::kCancelled ? TokenState::kCancelled : TokenState::kLeaseLost;
+        // Not the lease that ended it, so it was lost before; a cancelled job is told as such all the same, unless it
+        // was moved: then it goes on.
+        answer.state = answer.job_state == JobState::kCancelled && !moved.contains(token.job) ? TokenState::kCancelled
+                                                                                              : TokenState::kLeaseLost;
       }
     } else {
       answer.state = TokenState::kJobNotFound;
