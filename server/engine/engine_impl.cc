@@ -1,5 +1,6 @@
 #include "server/engine/engine_impl.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,7 +40,7 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
       options_(std::move(options)),
       executor_(options_.database_threads),
       timers_(clock),
-      directory_(store, executor_),
+      directory_(store, executor_, std::max(1, options_.database_threads / 2)),
       watch_(clock),
       notices_(timers_, options_),
       waiters_(store, executor_, timers_, options_),
@@ -73,6 +74,10 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
                    [this](int32_t queue, std::span<const store::NewJob> items) {
                      return FlushEnqueue(queue, items, Way::kUnique);
                    }),
+      busy_lane_("enqueue_busy", executor_, metrics, LimitsOf(options_),
+                 [this](int32_t queue, std::span<const store::NewJob> items) {
+                   return FlushEnqueue(queue, items, Way::kUnique);
+                 }),
       extend_lane_(
           "extend", executor_, metrics, LimitsOf(options_),
           [this](int32_t queue, std::span<const store::ExtendItem> items) { return FlushExtend(queue, items); }),
@@ -130,6 +135,7 @@ void EngineImpl::Stop(Deadline deadline) {
   enqueue_lane_.Abandon();
   keyed_lane_.Abandon();
   unique_lane_.Abandon();
+  busy_lane_.Abandon();
   extend_lane_.Abandon();
   complete_lane_.Abandon();
   fail_lane_.Abandon();

@@ -160,6 +160,15 @@ class EngineImpl : public Engine {
   size_t ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
                          std::vector<store::EnqueueOutcome>& outcomes);
   void NoteShed(const std::string& queue, size_t jobs);
+
+  // --- engine_busy_keys.cc
+  // Gives the outcomes of enqueues whose key somebody holds their jobs, to be tried again.
+  static void NoteBusy(std::span<const store::NewJob> items, std::span<store::EnqueueOutcome> outcomes);
+  // Takes over such an outcome and calls `done` with the last one, before `deadline`. False: it stands as it is.
+  bool TryAgain(int32_t queue, store::EnqueueOutcome& outcome, Deadline deadline,
+                std::function<void(store::EnqueueOutcome)> done);
+  void TryBusy(int32_t queue, std::shared_ptr<const store::NewJob> job, Clock::TimePoint until, Clock::Duration delay,
+               std::function<void(store::EnqueueOutcome)> done);
   // Jobs of the queue that have not ended, as far as events have told.
   int64_t DepthOf(int32_t queue) const;
 
@@ -266,6 +275,7 @@ class EngineImpl : public Engine {
   EnqueueLane enqueue_lane_;
   EnqueueLane keyed_lane_;
   EnqueueLane unique_lane_;
+  EnqueueLane busy_lane_;
   ExtendLane extend_lane_;
   CompleteLane complete_lane_;
   FailLane fail_lane_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -105,6 +106,7 @@ struct EnqueueOutcome {
   bool duplicate = false;
   bool existing = false;  // The job that held the unique key.
   JobState state = JobState::kReady;
+  std::shared_ptr<const NewJob> busy;  // Set by the engine on KEY_BUSY: the job, which may be tried again.
 };
 
 // A stretch of the ready index of one (queue, priority): what a transaction made ready. Law: everything that makes rows

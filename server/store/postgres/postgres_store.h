@@ -241,6 +241,8 @@ class PostgresStore : public Store {
   absl::Status SplitOnLockTimeout(std::span<const size_t> part,
                                   const std::function<absl::Status(std::span<const size_t>)>& run,
                                   const std::function<void(size_t)>& busy);
+  // Of a graph that cannot be written: refuses the jobs that need what another transaction holds.
+  absl::Status RefuseHeldUp(std::span<const GraphJob> jobs, std::vector<absl::Status>& refused);
   absl::StatusOr<SettleResult> CompletePart(int32_t queue, std::span<const CompleteItem> items,
                                             Transaction::Limits limits);
   // Jobs that are all plain (IsPlain).

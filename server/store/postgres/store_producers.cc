@@ -156,12 +156,8 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
     MergePart(part, part.size() == firsts.size(), *std::move(done), result);
     return absl::OkStatus();
   };
-  TENURE_RETURN_IF_ERROR(SplitOnLockTimeout(firsts, write, [&](size_t at) {
-    result.jobs[at].status =
-        MakeError(absl::StatusCode::kUnavailable, "KEY_BUSY",
-                  "idempotency_key: another transaction has used it and not committed yet; try again",
-                  {{"field", "idempotency_key"}}, absl::Milliseconds(200));
-  }));
+  TENURE_RETURN_IF_ERROR(
+      SplitOnLockTimeout(firsts, write, [&](size_t at) { result.jobs[at].status = IdempotencyKeyBusy(); }));
 
   for (const auto& [at, first] : repeats) {
     EnqueueOutcome& outcome = result.jobs[at];
