@@ -38,11 +38,13 @@ absl::StatusOr<v1::Job> GetRecord(Context& context, const std::string& id) {
   return std::move(*response->mutable_job());
 }
 
-// Told to people who asked for a job that goes on under another id.
-void SayMoved(Context& context, const std::string& asked, const std::string& job) {
+// Tells people who asked for a job that goes on under another id, and answers that.
+const std::string& SayMoved(Context& context, const std::string& asked, const std::string& job) {
+  if (job.empty()) return asked;  // A daemon that does not say.
   if (!context.json && asked != job) {
     context.err() << asked << " was moved; it is " << job << " now (its own record: job get --exact)\n";
   }
+  return job;
 }
 
 int Get(Context& context, const GetOptions& options) {
@@ -175,8 +177,8 @@ int Cancel(Context& context, const std::vector<std::string>& ids, const std::str
       if (result.has_error()) {
         exit_status = context.ReportItem(result.error(), JobSubject(result.id()), result.id());
       } else if (!context.json) {
-        SayMoved(context, result.id(), result.job_id());
-        context.out() << result.job_id() << " cancelled (was " << StateName(result.previous_state()) << ")\n";
+        context.out() << SayMoved(context, result.id(), result.job_id()) << " cancelled (was "
+                      << StateName(result.previous_state()) << ")\n";
       }
     }
     return exit_status;
@@ -220,8 +222,8 @@ int Explain(Context& context, const std::vector<std::string>& ids) {
       PrintJson(context.out(), *response);
       continue;
     }
-    SayMoved(context, id, response->job_id());
-    context.out() << "Job " << response->job_id() << " is " << StateName(response->state()) << '\n';
+    context.out() << "Job " << SayMoved(context, id, response->job_id()) << " is " << StateName(response->state())
+                  << '\n';
     for (const v1::WaitCause& cause : response->causes()) {
       context.out() << "  " << OneLine(cause.message(), 1024) << '\n';
       if (cause.holder_job_ids().empty()) continue;

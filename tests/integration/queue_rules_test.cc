@@ -94,6 +94,18 @@ TEST_F(StartWithinTest, CountsFromTheDueTimeAndGivesWayToTheJobsOwnExpiry) {
   EXPECT_EQ(Window(Enqueue(keyed)), "never");
 }
 
+TEST_F(StartWithinTest, AJobThatWouldExpireBeforeItIsDueIsRefusedInSqlToo) {
+  EXPECT_THAT(SqlError("select tenure.enqueue('q', 'k', delay => '2 hours', expires_at => now() + interval '1 hour')"),
+              HasSubstr("expires_at: must be after delay"));
+  EXPECT_THAT(SqlError("select tenure.enqueue('q', 'k', due_at => now() + interval '2 hours', expires_at => now() + "
+                       "interval '2 hours')"),
+              HasSubstr("expires_at: must be after due_at"));
+  EXPECT_NE(Sql("select tenure.enqueue('q', 'k', delay => '1 hour', expires_at => now() + interval '2 hours')"), "");
+  EXPECT_NE(Sql("select tenure.enqueue('q', 'k', due_at => now() - interval '1 hour', expires_at => now() + interval "
+                "'1 minute')"),
+            "");
+}
+
 TEST_F(StartWithinTest, TheRuleIsNoPartOfAnEnqueuesContent) {
   NewJob keyed = Spec();
   keyed.idempotency_key = "k";
@@ -495,6 +507,9 @@ TEST_F(QueueRulesDaemonTest, StartWithinIsSetAndHoldsOnEveryReplica) {
   const testing::CliRun reset = testing::RunTenurectl(one->grpc_address(), "queue update slow --reset start_within");
   EXPECT_EQ(reset.status, 0) << reset.err;
   EXPECT_EQ(client.GetQueue("slow")->settings.start_within, std::nullopt);
+  const testing::CliRun alone = testing::RunTenurectl(one->grpc_address(), "queue update slow --dead-letter-rate 5");
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, HasSubstr("--dead-letter-rate: the queue has no rule"));
   const testing::CliRun bad = testing::RunTenurectl(one->grpc_address(), "queue update slow --start-within 0s");
   EXPECT_NE(bad.status, 0);
   EXPECT_THAT(bad.err, HasSubstr("start_within"));

@@ -283,6 +283,7 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   TENURE_ASSIGN_OR_RETURN(Result live, RunOne("resolve_live", sql::kResolveLive, Params().Add(queue).AddArray(ids)));
   std::map<int64_t, int> live_rows;
+  const int live_day = live.Column("day");
   for (int row = 0; row < live.rows(); ++row) live_rows[live.Int(row, 0)] = row;
   std::vector<int64_t> absent;
   for (int64_t id : ids) {
@@ -325,6 +326,11 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
     const LeaseToken& token = tokens[i];
     ResolvedToken& answer = resolved[i];
     if (auto row = live_rows.find(token.job.seq); row != live_rows.end()) {
+      // No job has this id: it must not be spoken of as if one did.
+      if (live.Int32(row->second, live_day) != token.job.day) {
+        answer.state = TokenState::kJobNotFound;
+        continue;
+      }
       const JobState job_state = static_cast<JobState>(live.Int(row->second, state));
       if (job_state == JobState::kLeased && live.Int(row->second, number) == token.number &&
           live.Int(row->second, secret) == token.secret) {
@@ -339,6 +345,10 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
       }
     } else if (auto gone = ended_rows.find(token.job.seq); gone != ended_rows.end()) {
       const int at = gone->second;
+      if (ended.Int32(at, ended.Column("day")) != token.job.day) {
+        answer.state = TokenState::kJobNotFound;
+        continue;
+      }
       answer.job_state = static_cast<JobState>(ended.Int(at, 1));
       if (ended.Int(at, 2) == token.number && ended.Int(at, 3) == token.secret) {
         answer.state = settled_by(static_cast<Verb>(ended.Int(at, 4)));
