@@ -26,8 +26,8 @@ all: configure ## build everything, tests included
 	@cmake --build $(BUILD) -j $(JOBS)
 	@mkdir -p bin && ln -sf ../$(BUILD)/bin/tenured ../$(BUILD)/bin/tenurectl bin/
 
-run: build ## run the daemon in the foreground on its embedded PostgreSQL
-	bin/tenured serve --data-dir $(DATA_DIR)
+run: build ## run the daemon in the foreground on its embedded PostgreSQL: gRPC on 127.0.0.1:8470, HTTP on 127.0.0.1:8471
+	bin/tenured serve --data-dir $(DATA_DIR) $(ARGS)
 
 demo: configure ## 10,000 jobs, two producers, two workers, one killed half way: count what is lost
 	@cmake --build $(BUILD) -j $(JOBS) --target tenured tenurectl tenure_demo

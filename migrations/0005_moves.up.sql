@@ -12,7 +12,7 @@ create table tenure.move (
   request_id text collate "C" unique,
   from_queue_id int not null,
   to_queue_id int not null,
-  -- 1 dead letters, 2 backlog (scheduled and ready jobs).
+  -- 1 dead letters, 2 backlog (live jobs that are neither leased nor suspended).
   source smallint not null,
   -- Only these; empty: all.
   kinds text[] not null default '{}',
@@ -25,9 +25,11 @@ create table tenure.move (
   -- Jobs that it passed over since their payload is gone, in the pass over the source that is under way.
   failed bigint not null default 0,
   last_error text not null default '',
-  -- The source is read by id from here on; from the beginning again, until a whole pass has found nothing to move.
+  -- The source is read by id from here on; from the beginning again, until a whole pass has moved nothing and left nothing for a later one.
   cursor_id bigint not null default 0,
   moved_in_pass bigint not null default 0,
+  -- Jobs that it had to leave for a later pass: an earlier one of their group has to go first.
+  held_in_pass bigint not null default 0,
   -- Until when the rate's jobs have been used up.
   used_until timestamptz not null,
   -- The jobs that it made and that were live when last looked at; only kept under max_in_flight.

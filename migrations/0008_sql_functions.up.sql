@@ -114,6 +114,10 @@ begin
   if not isfinite(enqueue_bytes.expires_at) or enqueue_bytes.expires_at > now() + interval '100 years' then
     raise exception 'tenure.enqueue: expires_at: must be within the next 100 years' using errcode = 'invalid_parameter_value';
   end if;
+  if due > now() and enqueue_bytes.expires_at <= due then
+    raise exception 'tenure.enqueue: expires_at: must be after %: the job would expire before it is due',
+      case when enqueue_bytes.due_at is not null then 'due_at' else 'delay' end using errcode = 'invalid_parameter_value';
+  end if;
   if jsonb_typeof(enqueue_bytes.headers) <> 'object'
      or exists (select 1 from jsonb_each(case when jsonb_typeof(enqueue_bytes.headers) = 'object' then enqueue_bytes.headers end) h
                 where jsonb_typeof(h.value) <> 'string') then
@@ -148,6 +152,11 @@ begin
   end if;
   if octet_length(enqueue_bytes.unique_key) not between 1 and 255 then
     raise exception 'tenure.enqueue: unique_key: must be 1 to 255 bytes' using errcode = 'invalid_parameter_value';
+  end if;
+  if enqueue_bytes.unique_key is null
+     and (enqueue_bytes.unique_by_kind or enqueue_bytes.unique_period is not null or enqueue_bytes.on_conflict <> 'return') then
+    raise exception 'tenure.enqueue: unique_key: is required by unique_by_kind, unique_period and on_conflict'
+      using errcode = 'invalid_parameter_value';
   end if;
   if enqueue_bytes.on_conflict is null
      or enqueue_bytes.on_conflict not in ('return', 'replace', 'reschedule', 'replace_and_reschedule', 'reject') then
@@ -300,9 +309,11 @@ begin
     raise exception 'PAYLOAD_TOO_LARGE: result: must be at most 1048576 bytes' using errcode = 'invalid_parameter_value';
   end if;
 
-  delete from tenure.job where id = of_id and queue_id = q and token = num and token_secret = secret and state + 0 = 4 returning * into j;
+  delete from tenure.job where id = of_id and queue_id = q and token = num and token_secret = secret and state + 0 = 4
+    and day = part[2]::int returning * into j;
   if not found then
-    select s.state, s.settled_token, s.settled_secret, s.settled_verb into gone from tenure.job s where s.id = of_id and s.queue_id = q;
+    select s.state, s.settled_token, s.settled_secret, s.settled_verb into gone from tenure.job s
+    where s.id = of_id and s.queue_id = q and s.day = part[2]::int;
     if found then
       if gone.settled_token = num and gone.settled_secret = secret and gone.settled_verb <> 6 then
         raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', job using errcode = 'TN001';
@@ -311,14 +322,14 @@ begin
     end if;
     select h.state, h.token, h.token_secret, h.settled_verb into gone from (
       select h.state, h.token, h.token_secret, h.settled_verb from tenure.history h
-      where h.id = of_id and h.ended_on >= date '1970-01-01' + claimed
+      where h.id = of_id and h.day = part[2]::int and h.ended_on >= date '1970-01-01' + claimed
       union all
       select h.state, h.token, h.token_secret, h.settled_verb from tenure.dead_letter h
-      where h.id = of_id and h.ended_on >= date '1970-01-01' + claimed
+      where h.id = of_id and h.day = part[2]::int and h.ended_on >= date '1970-01-01' + claimed
     ) h;
     if not found then
       raise exception 'JOB_NOT_FOUND: there is no job %', job using errcode = 'TN001';
-    elsif gone.state = 8 then
+    elsif gone.state = 8 and not exists (select 1 from tenure.forward f where f.job_id = of_id and f.queue_id = q) then
       raise exception 'JOB_CANCELLED: job % was cancelled', job using errcode = 'TN001';
     elsif gone.token = num and gone.token_secret = secret and gone.settled_verb <> 6 then
       raise exception 'ALREADY_SETTLED: this lease of job % has been settled already', job using errcode = 'TN001';

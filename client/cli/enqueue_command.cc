@@ -354,14 +354,17 @@ void AddEnqueueCommand(CLI::App& job, Context& context) {
   AddDuration(*command, "--backoff-initial", options->backoff_initial, "Wait after the first failure [the queue's]");
   command->add_option("--backoff-multiplier", options->backoff_multiplier, "Growth of the wait per failure");
   AddDuration(*command, "--backoff-max", options->backoff_max, "The longest wait");
-  command->add_option("--idempotency-key", options->idempotency_key,
-                      "Makes enqueueing safe to repeat; with lines, each gets KEY-<line number>");
+  command
+      ->add_option("--idempotency-key", options->idempotency_key,
+                   "Makes enqueueing safe to repeat; with lines, each gets KEY-<line number>")
+      ->check(NotEmpty());
   AddDuration(*command, "--idempotency-retention", options->idempotency_retention, "How long the key is kept [1d]");
   command->add_option("--effect-key", options->effect_key, "Passed to the worker for the outside world [the job's id]");
   AddRepeated(*command, "--key", options->keys, "A concurrency key, whose limit holds it up; may be repeated");
-  command->add_option("--group", options->group, "Strict order: one job of a group at a time");
+  command->add_option("--group", options->group, "Strict order: one job of a group at a time")->check(NotEmpty());
   CLI::Option* unique =
-      command->add_option("--unique", options->unique_key, "Unique key: no second job while one with it counts");
+      command->add_option("--unique", options->unique_key, "Unique key: no second job while one with it counts")
+          ->check(NotEmpty());
   command->add_flag("--unique-by-kind", options->unique_by_kind, "Only jobs of the same kind count")->needs(unique);
   AddRepeated(*command, "--unique-state", options->unique_states,
               "A state in which the other job counts, such as ready; may be repeated [all live ones]")

@@ -24,7 +24,7 @@ struct Step {
 
 constexpr Step kSteps[] = {
     {kUnreachable,
-     "start a daemon with: tenured serve --data-dir ./tenure-data   (or name another one: --server HOST:PORT, "
+     "start a daemon with: tenured serve   (in the source tree: make run; or name another one: --server HOST:PORT, "
      "TENURE_SERVER)"},
     {"LEASE_LOST", "see who holds the job now: tenurectl job get {id}"},
     {"LEASE_HELD", "wait until the lease ends, or take the job away from its holder: tenurectl job cancel {id}"},
@@ -35,6 +35,7 @@ constexpr Step kSteps[] = {
     {"JOB_NOT_FOUND",
      "ids are listed by: tenurectl job list --all   (the history of ended jobs is kept for some days only)"},
     {"QUEUE_NOT_FOUND", "see the queues: tenurectl queue list   or make it: tenurectl queue create NAME"},
+    {"LIMIT_NOT_FOUND", "see the limits of a queue: tenurectl limit list QUEUE"},
     {"QUEUE_EXISTS", "change its settings: tenurectl queue update NAME"},
     {"PAYLOAD_TOO_LARGE", "store large content elsewhere and pass a reference to it"},
     {"DEPENDENCY_REFUSED", "a job of the same call that this one waits for was refused: correct that one"},

@@ -26,18 +26,39 @@ std::string JobSubject(const std::string& id) { return absl::StrCat("job: ", id)
 struct GetOptions {
   std::vector<std::string> ids;
   std::optional<absl::Duration> wait;
+  bool exact = false;
 };
+
+absl::StatusOr<v1::Job> GetRecord(Context& context, const std::string& id) {
+  v1::GetRequest request;
+  request.set_id(id);
+  request.set_exact(true);
+  auto response = context.connection().Get(request);
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_job());
+}
+
+// Tells people who asked for a job that goes on under another id, and answers that.
+const std::string& SayMoved(Context& context, const std::string& asked, const std::string& job) {
+  if (job.empty()) return asked;  // A daemon that does not say.
+  if (!context.json && asked != job) {
+    context.err() << asked << " was moved; it is " << job << " now (its own record: job get --exact)\n";
+  }
+  return job;
+}
 
 int Get(Context& context, const GetOptions& options) {
   int exit_status = kExitDone;
   for (const std::string& id : options.ids) {
-    const auto job = WaitForJob(context, id, options.wait.value_or(absl::ZeroDuration()));
+    const auto job =
+        options.exact ? GetRecord(context, id) : WaitForJob(context, id, options.wait.value_or(absl::ZeroDuration()));
     if (!job.ok()) {
       exit_status = Worse(exit_status, context.Report(job.status(), JobSubject(id), id));
       if (exit_status == kExitUnreachable) return exit_status;
     } else if (context.json) {
       PrintJson(context.out(), *job);
     } else {
+      SayMoved(context, id, job->id());
       PrintJob(context.out(), *job, absl::Now());
     }
   }
@@ -156,7 +177,8 @@ int Cancel(Context& context, const std::vector<std::string>& ids, const std::str
       if (result.has_error()) {
         exit_status = context.ReportItem(result.error(), JobSubject(result.id()), result.id());
       } else if (!context.json) {
-        context.out() << result.id() << " cancelled (was " << StateName(result.previous_state()) << ")\n";
+        context.out() << SayMoved(context, result.id(), result.job_id()) << " cancelled (was "
+                      << StateName(result.previous_state()) << ")\n";
       }
     }
     return exit_status;
@@ -200,7 +222,8 @@ int Explain(Context& context, const std::vector<std::string>& ids) {
       PrintJson(context.out(), *response);
       continue;
     }
-    context.out() << "Job " << id << " is " << StateName(response->state()) << '\n';
+    context.out() << "Job " << SayMoved(context, id, response->job_id()) << " is " << StateName(response->state())
+                  << '\n';
     for (const v1::WaitCause& cause : response->causes()) {
       context.out() << "  " << OneLine(cause.message(), 1024) << '\n';
       if (cause.holder_job_ids().empty()) continue;
@@ -222,7 +245,9 @@ void AddJobCommands(CLI::App& root, Context& context) {
   auto get_options = std::make_shared<GetOptions>();
   CLI::App* get = group->add_subcommand("get", "Show jobs with all that is known about them");
   get->add_option("id", get_options->ids, "Ids of jobs")->required();
-  AddDuration(*get, "--wait", get_options->wait, "Wait up to so long for each to end");
+  CLI::Option* wait = AddDuration(*get, "--wait", get_options->wait, "Wait up to so long for each to end");
+  get->add_flag("--exact", get_options->exact, "Of a job that was moved, its own record and not the job that it became")
+      ->excludes(wait);
   OnRun(*get, context, [&context, get_options] { return Get(context, *get_options); });
 
   AddListCommand(*group, context);

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/options.h"
@@ -82,6 +83,18 @@ void PrintLimit(Context& context, const v1::Limit& limit) {
        {"set", limit.has_update_time() ? ShowTime(FromProto(limit.update_time())) : ""}});
 }
 
+// What SetLimit takes as an interval, said as a rate.
+CLI::Validator RateOfStarts() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double rate = 0;
+        if (absl::SimpleAtod(text, &rate) && rate >= 1.0 / 86'400 && rate <= 100'000) return std::string();
+        return absl::StrCat("must be a number of starts a second, from 1 a day (0.0000116) to 100000, not \"",
+                            OneLine(text, 100), "\"; --max 0 stops all starts");
+      },
+      "");
+}
+
 struct SetOptions {
   LimitName name;
   std::optional<int32_t> max;
@@ -92,6 +105,21 @@ struct SetOptions {
 };
 
 int Set(Context& context, const SetOptions& options) {
+  const bool limits = options.max || options.every || options.rate;
+  if (options.name.tenant && (limits || options.burst)) {
+    return context.ReportUsage("--tenant: takes --weight alone; to limit a tenant, name it in a concurrency key");
+  }
+  if (options.name.tenant != options.weight.has_value()) {
+    return context.ReportUsage(options.weight ? "--weight: is for a tenant; add --tenant"
+                                              : "--tenant: needs --weight, its turns where others get one");
+  }
+  if (options.burst && !options.every && !options.rate) {
+    return context.ReportUsage("--burst: needs --rate or --every");
+  }
+  if (!options.weight && !limits) {
+    return context.ReportUsage(
+        "limit set needs --max, --rate or --every; to take a limit away: tenurectl limit delete");
+  }
   v1::SetLimitRequest request;
   SetName(options.name, request);
   if (options.max) request.set_max_leased(*options.max);
@@ -162,8 +190,8 @@ void AddLimitCommands(CLI::App& root, Context& context) {
   AddName(*set, set_options->name);
   set->add_option("--max", set_options->max, "At most so many jobs at once, 0 to 1000000 [any number]");
   CLI::Option* every = AddDuration(*set, "--every", set_options->every, "At most one start in so long");
-  set->add_option("--rate", set_options->rate, "At most so many starts a second")
-      ->check(CLI::PositiveNumber)
+  set->add_option("--rate", set_options->rate, "At most so many starts a second, above 0 and up to 100000")
+      ->check(RateOfStarts())
       ->excludes(every);
   set->add_option("--burst", set_options->burst, "So many starts at once after a pause, 1 to 1000000 [1]");
   set->add_option("--weight", set_options->weight, "Turns of a tenant where others get one, 1 to 1000");

@@ -132,7 +132,7 @@ void AddMoveCommands(CLI::App& root, Context& context) {
   create->add_option("--from", options->from, "Whose jobs are moved")->required();
   create->add_option("--to", options->to, "Where they go [dead letters: back to the same queue]");
   create->add_flag("--dead-letters", options->dead_letters, "Move the dead letters there are now");
-  create->add_flag("--backlog", options->backlog, "Move scheduled and ready jobs");
+  create->add_flag("--backlog", options->backlog, "Move live jobs but for those that are leased");
   AddRepeated(*create, "-k,--kind", options->kinds, "Only jobs of this kind; may be repeated");
   create->add_option("--rate", options->rate, "Jobs a second, 1 to 100000 [as fast as it goes]")
       ->check(CLI::Range(1, 100'000));

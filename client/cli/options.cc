@@ -57,6 +57,20 @@ CLI::Option* AddTime(CLI::App& app, const std::string& names, std::optional<absl
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
+CLI::Option* AddBool(CLI::App& app, const std::string& names, std::optional<bool>& target,
+                     const std::string& description) {
+  return AddParsed(app, names, description, "true|false",
+                   [&target](const std::string& value) {
+                     if (value != "true" && value != "false") {
+                       return absl::StrCat("must be true or false, not \"", OneLine(value, 100), "\"");
+                     }
+                     target = value == "true";
+                     return std::string();
+                   })
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
 CLI::Option* AddPairs(CLI::App& app, const std::string& names, std::map<std::string, std::string>& target,
                       const std::string& description) {
   return AddParsed(app, names, description, "KEY=VALUE", [&target](const std::string& value) {
@@ -83,6 +97,10 @@ CLI::Option* AddStates(CLI::App& app, const std::string& names, std::vector<v1::
 CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<std::string>& target,
                          const std::string& description) {
   return app.add_option(names, target, description)->allow_extra_args(false)->type_name("TEXT");
+}
+
+CLI::Validator NotEmpty() {
+  return CLI::Validator([](std::string& text) { return text.empty() ? std::string("must not be empty") : ""; }, "");
 }
 
 CLI::Validator AtLeastOne() {

@@ -18,6 +18,9 @@ CLI::Option* AddDuration(CLI::App& app, const std::string& names, std::optional<
                          const std::string& description);
 CLI::Option* AddTime(CLI::App& app, const std::string& names, std::optional<absl::Time>& target,
                      const std::string& description);
+// "true" or "false".
+CLI::Option* AddBool(CLI::App& app, const std::string& names, std::optional<bool>& target,
+                     const std::string& description);
 // key=value; may be repeated.
 CLI::Option* AddPairs(CLI::App& app, const std::string& names, std::map<std::string, std::string>& target,
                       const std::string& description);
@@ -29,6 +32,9 @@ CLI::Option* AddRepeated(CLI::App& app, const std::string& names, std::vector<st
                          const std::string& description);
 // A check for counts: a whole number of at least 1.
 CLI::Validator AtLeastOne();
+
+// A check for keys: an empty one, as from a variable that is not set, is not silently none.
+CLI::Validator NotEmpty();
 
 // Bytes that a user hands over: as text on the command line, or from a file ("-" for stdin).
 struct PayloadOptions {

@@ -50,9 +50,9 @@ void AddSettings(CLI::App& command, SettingsOptions& options) {
                      "Jobs that have not ended; beyond it enqueues are refused [no bound]");
   command.add_option("--max-tenant-depth", options.max_tenant_depth, "The same for each tenant [no bound]");
   command.add_option("--description", options.description, "A note for people");
-  command.add_option("--groups-skip-retrying", options.groups_skip_retrying,
-                     "true: a group passes over a job that waits for its retry [false: it holds the group]");
-  command.add_option("--fair-tenants", options.fair_tenants, "true: tenants take turns, by weight [false]");
+  AddBool(command, "--groups-skip-retrying", options.groups_skip_retrying,
+          "true: a group passes over a job that waits for its retry [false: it holds the group]");
+  AddBool(command, "--fair-tenants", options.fair_tenants, "true: tenants take turns, by weight [false]");
   AddDuration(command, "--priority-ageing", options.priority_ageing,
               "A ready job gains one priority for each such time [none]");
   AddDuration(command, "--start-within", options.start_within,
@@ -137,6 +137,9 @@ void PrintQueue(Context& context, const v1::Queue& queue) {
 }
 
 int Create(Context& context, const SettingsOptions& options) {
+  if (options.dead_letter_rate && options.dead_letter_queue.value_or("").empty()) {
+    return context.ReportUsage("--dead-letter-rate: needs --dead-letter-queue, the queue that its dead letters go to");
+  }
   v1::CreateQueueRequest request;
   request.set_name(options.name);
   *request.mutable_settings() = MakeSettings(options);
@@ -178,6 +181,16 @@ int Update(Context& context, const SettingsOptions& options) {
     return context.ReportUsage("queue update needs at least one setting to change; see tenurectl queue update --help");
   }
   const auto response = context.connection().UpdateQueue(request);
+  // Said in the words of the API otherwise.
+  if (options.dead_letter_rate && !response.ok()) {
+    const ErrorFacts facts = FactsOf(response.status());
+    const auto field = facts.metadata.find("field");
+    if (field != facts.metadata.end() && field->second == "settings.dead_letter_jobs_per_second") {
+      return context.ReportUsage(
+          "--dead-letter-rate: the queue has no rule for its dead letters; name where they go with "
+          "--dead-letter-queue");
+    }
+  }
   if (!response.ok()) return context.Report(response.status(), absl::StrCat("queue: ", options.name));
   PrintQueue(context, response->queue());
   return kExitDone;

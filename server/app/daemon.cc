@@ -16,6 +16,7 @@
 #include "server/background/promoter_signal.h"
 #include "server/background/registry.h"
 #include "server/background/supervisor.h"
+#include "server/background/targets/access.h"
 #include "server/base/clock.h"
 #include "server/base/logging.h"
 #include "server/base/metrics.h"
@@ -119,7 +120,7 @@ class DaemonImpl : public Daemon {
         workers_(*engine_, {configuration_.max_payload_bytes}),
         queues_(*engine_),
         schedules_(*engine_, {configuration_.max_payload_bytes}),
-        targets_(*engine_),
+        targets_(*engine_, TargetCheck()),
         moves_(*engine_),
         limits_(*engine_),
         admin_(*engine_),
@@ -227,6 +228,17 @@ class DaemonImpl : public Daemon {
     dependencies.replica = [this] { return engine_->replica_id(); };
     dependencies.target_access = &configuration_.targets;
     return dependencies;
+  }
+
+  // A daemon that serves no targets of files cannot tell what those that do may write.
+  rpc::TargetService::Check TargetCheck() const {
+    const bool serves =
+        std::any_of(configuration_.background.begin(), configuration_.background.end(),
+                    [](const auto& w) { return w.name == "event-log" || w.name == "export" || w.name == "inventory"; });
+    if (!serves) return nullptr;
+    return [this](const store::TargetSettings& settings) {
+      return background::targets::CheckAccess(settings, configuration_.targets);
+    };
   }
 
   http::Router::Parts RouterParts() {

@@ -154,9 +154,10 @@ absl::StatusOr<std::unique_ptr<Process>> Launch(const DataDirectory& data, const
                      {{"needed", absl::StrCat(*major)}});
   }
   if (!major) {
-    LogInfo("creating the embedded database cluster",
+    LogInfo("creating the embedded database cluster with initdb: a second, or half a minute on a busy machine",
             {{"directory", data.cluster()}, {"postgres", absl::StrCat(installation->major)}});
     TENURE_RETURN_IF_ERROR(data.CreateCluster(*installation, !SetsDurabilityOff(options.settings), deadline.Left()));
+    LogInfo("embedded database cluster created; starting its server", {{"directory", data.cluster()}});
   }
   TENURE_RETURN_IF_ERROR(ClearForStart(data.cluster(), data.owner()));
   TENURE_ASSIGN_OR_RETURN(const std::string socket_dir, PrepareSocketDirectory(data, options.socket_parent));

@@ -119,6 +119,7 @@ struct ExtendAnswer {
 
 struct CancelAnswer {
   absl::Status status;  // JOB_NOT_FOUND, ALREADY_SETTLED.
+  store::JobId id;      // The job that was cancelled: the one asked for, or where that one was moved.
   store::JobState previous = store::JobState::kReady;
 };
 
@@ -163,9 +164,13 @@ class Engine : public ScheduleEngine, public TargetEngine, public MoveEngine, pu
 
   virtual void Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
                        Callback<std::vector<store::EnqueueOutcome>> done) = 0;
+  // Of a job that was moved all calls, but for GetRecord, mean the job that it became (Store::WhereNow).
+
   // `wait` zero: at once. Otherwise answers when the job has ended, or with the job as it stands when `wait` is over.
   virtual std::shared_ptr<PollHandle> Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
                                           Callback<store::Job> done) = 0;
+  // The record of this very id, also if the job was moved.
+  virtual void GetRecord(const store::JobId& id, Callback<store::Job> done) = 0;
   // `queue` (if not empty) overrides filter.queue; QUEUE_NOT_FOUND if it does not exist.
   virtual void List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) = 0;
   virtual void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline,

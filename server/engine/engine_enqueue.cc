@@ -122,8 +122,10 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::WriteJobs(int32_t queue, std::span
   if (!result->ready.empty()) own_.Note(result->xid);
   LookAtGates(queue, std::move(result->blocked));
   NoteScheduled(result->earliest_due);
+  NoteBusy(items, result->jobs);
   int accepted = 0, duplicate = 0, existing = 0, refused = 0;
   for (const store::EnqueueOutcome& outcome : result->jobs) {
+    if (outcome.busy) continue;  // Counted when it is known how it ends.
     ++(!outcome.status.ok() ? refused : outcome.duplicate ? duplicate : outcome.existing ? existing : accepted);
   }
   const std::string name = directory_.Name(queue);
@@ -153,7 +155,7 @@ size_t EngineImpl::ShedBeyondDepth(const store::Queue& queue, std::vector<size_t
 
 void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
                          Callback<std::vector<store::EnqueueOutcome>> done) {
-  (void)deadline;  // What the database takes is bounded by the statements' own limit.
+  done = Tracked(std::move(done));
   std::vector<std::string> names;
   for (const EnqueueItem& item : items) {
     if (names.empty() || names.back() != item.queue) names.push_back(item.queue);
@@ -162,7 +164,7 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
   names.erase(std::unique(names.begin(), names.end()), names.end());
   directory_.Resolve(
       std::move(names), options_.create_queues,
-      [this, items = std::move(items), done = Tracked(std::move(done))](QueueDirectory::Resolved resolved) mutable {
+      [this, deadline, items = std::move(items), done = std::move(done)](QueueDirectory::Resolved resolved) mutable {
         if (std::any_of(items.begin(), items.end(),
                         [](const EnqueueItem& item) { return item.job.depends_on.has_value(); })) {
           return EnqueueGraph(std::move(items), resolved, std::move(done));
@@ -217,17 +219,24 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
             }
             lane.Add(
                 part.first, std::move(jobs), bytes,
-                [this, call, taken = std::move(taken), queue = part.first,
+                [this, call, deadline, taken = std::move(taken), queue = part.first,
                  counted = bound != bounded.end()](EnqueueLane::Outcomes outcomes) {
                   if (counted) depth_.Answered(queue, static_cast<int64_t>(taken.size()), AcceptedOf(outcomes));
+                  size_t open = 0;
                   for (size_t i = 0; i < taken.size(); ++i) {
-                    if (outcomes.ok()) {
+                    const auto later = [call, at = taken[i]](store::EnqueueOutcome outcome) {
+                      call->outcomes[at] = std::move(outcome);
+                      call->Close(1);
+                    };
+                    if (outcomes.ok() && TryAgain(queue, (*outcomes)[i], deadline, later)) {
+                      ++open;
+                    } else if (outcomes.ok()) {
                       call->outcomes[taken[i]] = std::move((*outcomes)[i]);
                     } else {
                       call->outcomes[taken[i]].status = outcomes.status();
                     }
                   }
-                  call->Close(taken.size());
+                  if (open < taken.size()) call->Close(taken.size() - open);
                 },
                 follows);
           }

@@ -1,5 +1,6 @@
 #include "server/engine/engine_impl.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,7 +40,7 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
       options_(std::move(options)),
       executor_(options_.database_threads),
       timers_(clock),
-      directory_(store, executor_),
+      directory_(store, executor_, std::max(1, options_.database_threads / 2)),
       watch_(clock),
       notices_(timers_, options_),
       waiters_(store, executor_, timers_, options_),
@@ -73,6 +74,10 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
                    [this](int32_t queue, std::span<const store::NewJob> items) {
                      return FlushEnqueue(queue, items, Way::kUnique);
                    }),
+      busy_lane_("enqueue_busy", executor_, metrics, LimitsOf(options_),
+                 [this](int32_t queue, std::span<const store::NewJob> items) {
+                   return FlushEnqueue(queue, items, Way::kUnique);
+                 }),
       extend_lane_(
           "extend", executor_, metrics, LimitsOf(options_),
           [this](int32_t queue, std::span<const store::ExtendItem> items) { return FlushExtend(queue, items); }),
@@ -130,6 +135,7 @@ void EngineImpl::Stop(Deadline deadline) {
   enqueue_lane_.Abandon();
   keyed_lane_.Abandon();
   unique_lane_.Abandon();
+  busy_lane_.Abandon();
   extend_lane_.Abandon();
   complete_lane_.Abandon();
   fail_lane_.Abandon();
@@ -175,18 +181,26 @@ absl::Status EngineImpl::KnowQueues(std::span<store::Job* const> jobs) {
   return absl::OkStatus();
 }
 
-std::shared_ptr<PollHandle> EngineImpl::Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
-                                            Callback<store::Job> done) {
-  auto finish = [this, done = Tracked(std::move(done))](absl::StatusOr<store::Job> job) {
+Callback<store::Job> EngineImpl::Filled(Callback<store::Job> done) {
+  return [this, done = Tracked(std::move(done))](absl::StatusOr<store::Job> job) {
     if (job.ok()) {
       store::Job* one = &*job;
       if (absl::Status known = KnowQueues({&one, 1}); !known.ok()) return done(known);
     }
     done(std::move(job));
   };
+}
+
+std::shared_ptr<PollHandle> EngineImpl::Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
+                                            Callback<store::Job> done) {
+  auto finish = Filled(std::move(done));
   if (wait > absl::ZeroDuration() && !draining_) return waiters_.Wait(id, wait, deadline, std::move(finish));
-  executor_.Post([this, id, finish = std::move(finish)] { finish(store_.Get(id)); });
+  executor_.Post([this, id, finish = std::move(finish)] { finish(waiters_.Read(id)); });
   return nullptr;
+}
+
+void EngineImpl::GetRecord(const store::JobId& id, Callback<store::Job> done) {
+  executor_.Post([this, id, finish = Filled(std::move(done))] { finish(store_.Get(id)); });
 }
 
 void EngineImpl::List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) {
@@ -215,7 +229,7 @@ void EngineImpl::Retry(std::vector<store::JobId> ids, std::string request_id,
     for (const store::JobId& id : ids) {
       auto outcome = store_.Retry(id, request_id);
       if (!outcome.ok()) return done(outcome.status());
-      LookAtGates(id.queue, std::move(outcome->blocked));
+      LookAtGates(outcome->id.queue, std::move(outcome->blocked));
       outcomes.push_back(std::move(*outcome));
     }
     done(std::move(outcomes));

@@ -46,6 +46,7 @@ class EngineImpl : public Engine {
                Callback<std::vector<store::EnqueueOutcome>> done) override;
   std::shared_ptr<PollHandle> Get(const store::JobId& id, absl::Duration wait, Deadline deadline,
                                   Callback<store::Job> done) override;
+  void GetRecord(const store::JobId& id, Callback<store::Job> done) override;
   void List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) override;
   void Cancel(std::vector<store::JobId> ids, std::string reason, Deadline deadline,
               Callback<std::vector<CancelAnswer>> done) override;
@@ -159,6 +160,15 @@ class EngineImpl : public Engine {
   size_t ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
                          std::vector<store::EnqueueOutcome>& outcomes);
   void NoteShed(const std::string& queue, size_t jobs);
+
+  // --- engine_busy_keys.cc
+  // Gives the outcomes of enqueues whose key somebody holds their jobs, to be tried again.
+  static void NoteBusy(std::span<const store::NewJob> items, std::span<store::EnqueueOutcome> outcomes);
+  // Takes over such an outcome and calls `done` with the last one, before `deadline`. False: it stands as it is.
+  bool TryAgain(int32_t queue, store::EnqueueOutcome& outcome, Deadline deadline,
+                std::function<void(store::EnqueueOutcome)> done);
+  void TryBusy(int32_t queue, std::shared_ptr<const store::NewJob> job, Clock::TimePoint until, Clock::Duration delay,
+               std::function<void(store::EnqueueOutcome)> done);
   // Jobs of the queue that have not ended, as far as events have told.
   int64_t DepthOf(int32_t queue) const;
 
@@ -220,6 +230,8 @@ class EngineImpl : public Engine {
   static absl::Status Stopped();
 
   void Fill(store::Job& job);
+  // Fills in what the row leaves to the queue before `done` gets the job.
+  Callback<store::Job> Filled(Callback<store::Job> done);
   absl::Status KnowQueues(std::span<store::Job* const> jobs);
   QueueInfo InfoOf(const store::Queue& queue) const;
   absl::StatusOr<QueueInfo> Learned(absl::StatusOr<store::Queue> queue);
@@ -263,6 +275,7 @@ class EngineImpl : public Engine {
   EnqueueLane enqueue_lane_;
   EnqueueLane keyed_lane_;
   EnqueueLane unique_lane_;
+  EnqueueLane busy_lane_;
   ExtendLane extend_lane_;
   CompleteLane complete_lane_;
   FailLane fail_lane_;

@@ -41,7 +41,7 @@ void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadl
   call->round = [this](const std::shared_ptr<Call>& self) {
     std::map<int32_t, std::vector<size_t>> by_queue;
     for (size_t i : self->open) by_queue[self->ids[i].queue].push_back(i);
-    std::vector<size_t> locked;
+    std::vector<size_t> locked, moved;
     for (const auto& [queue, all] : by_queue) {
       for (size_t at = 0; at < all.size(); at += static_cast<size_t>(options_.max_batch_items)) {
         const std::vector<size_t> part(
@@ -55,12 +55,18 @@ void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadl
         result->freed.emplace_back("q");
         LookAtGates(queue, std::move(result->freed));
         std::vector<store::JobId> ended;
+        std::vector<size_t> over;  // They may have been moved.
         int cancelled = 0, leases = 0;
         for (size_t i = 0; i < part.size(); ++i) {
           const store::CancelOutcome& outcome = result->items[i];
           CancelAnswer& answer = self->answers[part[i]];
           const store::JobId& id = self->ids[part[i]];
+          answer.id = id;
           answer.previous = outcome.previous;
+          if (outcome.state == store::CancelOutcome::State::kNotFound ||
+              (outcome.state != store::CancelOutcome::State::kLocked && store::IsFinal(outcome.previous))) {
+            over.push_back(part[i]);
+          }
           switch (outcome.state) {
             case store::CancelOutcome::State::kCancelled:
               if (outcome.previous != store::JobState::kCancelled) {
@@ -91,7 +97,25 @@ void EngineImpl::Cancel(std::vector<store::JobId> ids, std::string reason, Deadl
         Metrics::Add(metrics_.jobs_settled, {{"queue", name}, {"outcome", "cancelled"}}, cancelled);
         Metrics::Add(metrics_.lease_losses, {{"queue", name}, {"reason", "cancelled"}}, leases);
         waiters_.Ended(ended);
+        std::vector<store::JobId> asked;
+        for (size_t i : over) asked.push_back(self->ids[i]);
+        if (asked.empty()) continue;
+        const auto now = store_.WhereNow(asked);
+        if (!now.ok()) return self->done(now.status());
+        for (size_t i = 0; i < over.size(); ++i) {
+          if ((*now)[i] == asked[i]) continue;
+          self->ids[over[i]] = (*now)[i];
+          self->answers[over[i]] = CancelAnswer();
+          moved.push_back(over[i]);
+        }
       }
+    }
+    if (!moved.empty()) {
+      // At once, with those that are to be tried again in any case.
+      self->open = std::move(moved);
+      self->open.insert(self->open.end(), locked.begin(), locked.end());
+      executor_.Post([self] { self->round(self); });
+      return;
     }
     const Clock::TimePoint next = clock_.Now() + self->delay;
     self->delay = std::min<Clock::Duration>(self->delay * 2, kLastRetry);
@@ -127,8 +151,12 @@ void EngineImpl::ClaimNamed(NamedClaimCall call, Deadline deadline,
     return done(
         MakeError(absl::StatusCode::kUnavailable, "DRAINING", "this replica is shutting down; claim from another one"));
   }
-  executor_.Post([this, call = std::move(call), done = Tracked(std::move(done))] {
+  executor_.Post([this, call = std::move(call), done = Tracked(std::move(done))]() mutable {
     const Clock::TimePoint sent = clock_.Now();
+    // One that is moved between this and the claim is refused, as what it is under the old id: ended.
+    auto now = store_.WhereNow(call.ids);
+    if (!now.ok()) return done(now.status());
+    call.ids = *std::move(now);
     std::vector<store::NamedClaimOutcome> answers(call.ids.size());
     std::map<int32_t, std::vector<size_t>> by_queue;
     for (size_t i = 0; i < call.ids.size(); ++i) by_queue[call.ids[i].queue].push_back(i);

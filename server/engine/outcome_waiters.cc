@@ -13,7 +13,7 @@ constexpr auto kAnswerBefore = std::chrono::milliseconds(50);
 }  // namespace
 
 struct OutcomeWaiters::Waiter {
-  store::JobId id;
+  store::JobId id;  // Under mu_ while it is listed.
   Callback<store::Job> done;
   Timers::Id timer = 0;
   bool removed = false;
@@ -56,18 +56,44 @@ std::shared_ptr<PollHandle> OutcomeWaiters::Wait(const store::JobId& id, absl::D
                            "the daemon has as many long polls as it takes; try another replica", {}, absl::Seconds(1)));
     return handle;
   }
-  executor_.Post([this, waiter] { FirstRead(waiter); });
+  executor_.Post([this, waiter] { AnswerIfEnded(waiter); });
   return handle;
 }
 
-void OutcomeWaiters::FirstRead(const WaiterPtr& waiter) {
-  absl::StatusOr<store::Job> job = store_.Get(waiter->id);
-  if (job.ok() && !store::IsFinal(job->state)) return;  // Waits on.
-  if (!Remove(waiter)) return;
-  waiter->done(std::move(job));
+absl::StatusOr<store::Job> OutcomeWaiters::Read(store::JobId id) {
+  for (;;) {
+    absl::StatusOr<store::Job> job = store_.Get(id);
+    if (job.ok() && job->forwarded_to.empty()) return job;
+    if (!job.ok() && job.status().code() != absl::StatusCode::kNotFound) return job;
+    // The link may outlive the record.
+    TENURE_ASSIGN_OR_RETURN(const std::vector<store::JobId> now, store_.WhereNow({&id, 1}));
+    if (now[0] == id) return job;
+    id = now[0];
+  }
 }
 
-void OutcomeWaiters::ReadAndAnswer(const WaiterPtr& waiter) { waiter->done(store_.Get(waiter->id)); }
+void OutcomeWaiters::AnswerIfEnded(const WaiterPtr& waiter) {
+  for (;;) {
+    store::JobId id;
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      id = waiter->id;
+    }
+    absl::StatusOr<store::Job> job = Read(id);
+    if (!job.ok() || store::IsFinal(job->state)) {
+      if (Remove(waiter)) waiter->done(std::move(job));
+      return;
+    }
+    std::lock_guard<std::mutex> lock(mu_);
+    if (waiter->removed || job->id == waiter->id) return;  // Waits on.
+    // Listed under the id that it has become, it hears of its end; and that may have come before: look once more.
+    Unlist(waiter);
+    waiter->id = job->id;
+    waiters_[waiter->id.queue][waiter->id].push_back(waiter);
+  }
+}
+
+void OutcomeWaiters::ReadAndAnswer(const WaiterPtr& waiter) { waiter->done(Read(waiter->id)); }
 
 bool OutcomeWaiters::Remove(const WaiterPtr& waiter) {
   Timers::Id timer = 0;
@@ -77,18 +103,21 @@ bool OutcomeWaiters::Remove(const WaiterPtr& waiter) {
     waiter->removed = true;
     timer = waiter->timer;
     --parked_;
-    auto queue = waiters_.find(waiter->id.queue);
-    if (queue != waiters_.end()) {
-      auto of_job = queue->second.find(waiter->id);
-      if (of_job != queue->second.end()) {
-        std::erase(of_job->second, waiter);
-        if (of_job->second.empty()) queue->second.erase(of_job);
-      }
-      if (queue->second.empty()) waiters_.erase(queue);
-    }
+    Unlist(waiter);
   }
   timers_.Cancel(timer);
   return true;
+}
+
+void OutcomeWaiters::Unlist(const WaiterPtr& waiter) {
+  auto queue = waiters_.find(waiter->id.queue);
+  if (queue == waiters_.end()) return;
+  auto of_job = queue->second.find(waiter->id);
+  if (of_job != queue->second.end()) {
+    std::erase(of_job->second, waiter);
+    if (of_job->second.empty()) queue->second.erase(of_job);
+  }
+  if (queue->second.empty()) waiters_.erase(queue);
 }
 
 void OutcomeWaiters::Ended(const std::vector<store::JobId>& ids) {
@@ -103,9 +132,7 @@ void OutcomeWaiters::Ended(const std::vector<store::JobId>& ids) {
       if (of_job != queue->second.end()) ended.insert(ended.end(), of_job->second.begin(), of_job->second.end());
     }
   }
-  for (const WaiterPtr& waiter : ended) {
-    if (Remove(waiter)) executor_.Post([this, waiter] { ReadAndAnswer(waiter); });
-  }
+  for (const WaiterPtr& waiter : ended) executor_.Post([this, waiter] { AnswerIfEnded(waiter); });
 }
 
 void OutcomeWaiters::EndedSomewhere(int32_t queue) {

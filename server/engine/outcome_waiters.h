@@ -2,7 +2,8 @@
 //
 // A waiter is registered before the job is read, so that an end in between is not missed. Ends are learned from this
 // replica's own settles at once, and from the events of the others: when a queue's counts say that something ended
-// there, the jobs waited for in it are asked about, in one statement.
+// there, the jobs waited for in it are asked about, in one statement. Who waits for a job that is moved waits for the
+// job that it becomes.
 #pragma once
 
 #include <map>
@@ -26,6 +27,8 @@ class OutcomeWaiters {
 
   std::shared_ptr<PollHandle> Wait(const store::JobId& id, absl::Duration wait, Deadline deadline,
                                    Callback<store::Job> done);
+  // The job, or the one that it has become by moves (blocks).
+  absl::StatusOr<store::Job> Read(store::JobId id);
   void Ended(const std::vector<store::JobId>& ids);
   // Something ended in the queue, which jobs is not known.
   void EndedSomewhere(int32_t queue);
@@ -39,8 +42,9 @@ class OutcomeWaiters {
   using WaiterPtr = std::shared_ptr<Waiter>;
 
   bool Remove(const WaiterPtr& waiter);
+  void Unlist(const WaiterPtr& waiter);
   void ReadAndAnswer(const WaiterPtr& waiter);
-  void FirstRead(const WaiterPtr& waiter);
+  void AnswerIfEnded(const WaiterPtr& waiter);
 
   store::Store& store_;
   Executor& executor_;

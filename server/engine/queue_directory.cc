@@ -8,29 +8,67 @@
 namespace tenure::engine {
 
 void QueueDirectory::Resolve(std::vector<std::string> names, bool create, std::function<void(Resolved)> done) {
-  Resolved resolved;
-  std::vector<std::string> unknown;
+  auto call = std::make_shared<Call>();
+  call->done = std::move(done);
+  int begin = 0;
   {
     std::lock_guard<std::mutex> lock(mu_);
     for (std::string& name : names) {
       auto id = ids_.find(name);
       if (id != ids_.end()) {
-        resolved.insert_or_assign(std::move(name), queues_.at(id->second));
-      } else {
-        unknown.push_back(std::move(name));
+        call->resolved.insert_or_assign(std::move(name), queues_.at(id->second));
+        continue;
       }
+      ++call->open;
+      Wanted wanted(std::move(name), create);
+      LookUp& look_up = look_ups_[wanted];
+      if (!look_up.under_way && look_up.calls.empty()) line_.push_back(std::move(wanted));
+      (look_up.under_way ? look_up.later : look_up.calls).push_back(call);
     }
+    begin = std::min(most_look_ups_ - running_, static_cast<int>(line_.size()));
+    running_ += begin;
   }
-  if (unknown.empty()) return done(std::move(resolved));
-  executor_.Post(
-      [this, create, unknown = std::move(unknown), resolved = std::move(resolved), done = std::move(done)]() mutable {
-        for (std::string& name : unknown) {
-          absl::StatusOr<store::Queue> queue = store_.EnsureQueue(name, create);
-          if (queue.ok()) LearnIfNew(*queue);
-          resolved.insert_or_assign(std::move(name), std::move(queue));
-        }
-        done(std::move(resolved));
-      });
+  if (call->open == 0) return call->done(std::move(call->resolved));
+  for (int i = 0; i < begin; ++i) executor_.Post([this] { LookUpNext(); });
+}
+
+void QueueDirectory::LookUpNext() {
+  Wanted name;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (line_.empty()) {
+      --running_;
+      return;
+    }
+    name = std::move(line_.front());
+    line_.pop_front();
+    look_ups_[name].under_way = true;
+  }
+  const absl::StatusOr<store::Queue> queue = store_.EnsureQueue(name.first, name.second);
+  if (queue.ok()) LearnIfNew(*queue);
+  std::vector<CallPtr> complete;
+  Answer(name, queue, complete);
+  executor_.Post([this] { LookUpNext(); });
+  for (const CallPtr& call : complete) call->done(std::move(call->resolved));
+}
+
+void QueueDirectory::Answer(const Wanted& name, const absl::StatusOr<store::Queue>& queue,
+                            std::vector<CallPtr>& complete) {
+  std::lock_guard<std::mutex> lock(mu_);
+  LookUp& look_up = look_ups_[name];
+  std::vector<CallPtr> answered = std::move(look_up.calls);
+  // Somebody may have made it between this look and the call of who came later: only a new look can say.
+  if (absl::IsNotFound(queue.status()) && !look_up.later.empty()) {
+    look_up = {.calls = std::move(look_up.later)};
+    line_.push_back(name);
+  } else {
+    answered.insert(answered.end(), look_up.later.begin(), look_up.later.end());
+    look_ups_.erase(name);
+  }
+  for (CallPtr& call : answered) {
+    call->resolved.insert_or_assign(name.first, queue);
+    if (--call->open == 0) complete.push_back(std::move(call));
+  }
 }
 
 std::optional<store::Queue> QueueDirectory::Find(const std::string& name) const {

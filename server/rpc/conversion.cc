@@ -35,6 +35,17 @@ absl::StatusOr<std::optional<int32_t>> BudgetFrom(const Field& field, int32_t va
   return std::optional<int32_t>(value);
 }
 
+// A job that expires before it is due could never run.
+absl::Status CheckExpiry(const Field& field, const store::NewJob& job) {
+  const absl::Time now = absl::Now();
+  const absl::Duration due_in = job.due ? *job.due - now : job.delay.value_or(absl::ZeroDuration());
+  const absl::Duration expires_in = job.expires ? *job.expires - now : job.ttl.value_or(absl::InfiniteDuration());
+  if (due_in <= absl::ZeroDuration() || expires_in > due_in) return absl::OkStatus();
+  return Invalid(
+      field / (job.ttl ? "ttl" : "expire_time"),
+      absl::StrCat("must be after ", job.due ? "due_time" : "delay", ": the job would expire before it is due"));
+}
+
 absl::Status TimesFrom(const Field& field, const v1::JobSpec& spec, store::NewJob& job) {
   if (spec.has_due_time() && spec.has_delay())
     return Invalid(field / "delay", "only one of due_time and delay may be set");
@@ -53,7 +64,7 @@ absl::Status TimesFrom(const Field& field, const v1::JobSpec& spec, store::NewJo
   if (spec.has_ttl()) {
     TENURE_ASSIGN_OR_RETURN(job.ttl, DurationIn(field / "ttl", spec.ttl(), absl::Milliseconds(1), kTenYears));
   }
-  return absl::OkStatus();
+  return CheckExpiry(field, job);
 }
 
 // Sorted and distinct: everybody passes the gates of keys in one order.

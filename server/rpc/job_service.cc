@@ -95,13 +95,17 @@ void JobService::Get(CallPtr<v1::GetRequest, v1::GetResponse> call) {
   if (!id.ok()) return call->Finish(id.status());
   absl::StatusOr<absl::Duration> wait = WaitFrom(request.has_wait(), request.wait());
   if (!wait.ok()) return call->Finish(wait.status());
-  const absl::Duration poll = call->PollWait(*wait);
-  auto handle = engine_.Get(*id, poll, call->deadline(), [this, call](absl::StatusOr<store::Job> job) {
+  auto answer = [this, call](absl::StatusOr<store::Job> job) {
     if (!job.ok()) return call->Finish(job.status());
     std::string queue = engine_.QueueName(job->id.queue);
     ToProto(*std::move(job), std::move(queue), call->response().mutable_job());
     call->Finish();
-  });
+  };
+  if (request.exact()) {
+    if (*wait > absl::ZeroDuration()) return call->Finish(Invalid(Field("exact"), "cannot be combined with wait"));
+    return engine_.GetRecord(*id, std::move(answer));
+  }
+  auto handle = engine_.Get(*id, call->PollWait(*wait), call->deadline(), std::move(answer));
   if (handle) call->OnCancel([handle] { handle->Cancel(); });
 }
 
@@ -175,6 +179,7 @@ void JobService::Cancel(CallPtr<v1::CancelRequest, v1::CancelResponse> call) {
                      v1::CancelResult* result = call->response().mutable_results(places[i]);
                      if (answer.status.ok()) {
                        result->set_previous_state(ToProto(answer.previous));
+                       result->set_job_id(answer.id.ToString());
                      } else {
                        ToItemError(answer.status, result->mutable_error());
                      }
@@ -217,6 +222,7 @@ void JobService::Explain(CallPtr<v1::ExplainRequest, v1::ExplainResponse> call) 
   engine_.Explain(*id, [this, call](const absl::StatusOr<store::Explanation>& explanation) {
     if (!explanation.ok()) return call->Finish(explanation.status());
     v1::ExplainResponse& response = call->response();
+    response.set_job_id(explanation->job.id.ToString());
     response.set_state(ToProto(explanation->job.state));
     response.set_queue(engine_.QueueName(explanation->job.id.queue));
     for (const store::WaitCause& cause : explanation->causes) {

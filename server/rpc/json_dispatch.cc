@@ -10,6 +10,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "google/rpc/error_details.pb.h"
 #include "server/base/status.h"
+#include "server/rpc/json_keys.h"
 #include "server/rpc/json_shape.h"
 #include "server/rpc/method_table.h"
 #include "server/rpc/status_mapping.h"
@@ -192,7 +193,11 @@ absl::Status Parse(const JsonRequest& request, Message& message) {
   // Also what the parser takes: it drops a null in a list, so that results would not stand beside their items, and
   // reads words as booleans.
   if (auto wrong = WrongShape(*text, *type)) return *wrong;
-  if (parsed.ok()) return absl::OkStatus();
+  if (parsed.ok()) {
+    const auto repeated = RepeatedKey(*text);
+    if (!repeated) return absl::OkStatus();
+    return InvalidField(SanitizeText(*repeated, 200), "stands twice in its object; give it once");
+  }
   return ParseError(std::string_view(parsed.message().data(), parsed.message().size()));
 }
 

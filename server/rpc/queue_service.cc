@@ -30,7 +30,10 @@ bool CheckName(Call& call) {
 }
 
 // Known before anything is made.
-absl::Status CheckRule(const std::string& name, const store::QueueSettings& settings) {
+absl::Status CheckRule(const std::string& name, const store::QueueSettings& settings, bool whole) {
+  if (whole && settings.dead_letter_rate && settings.dead_letter_queue.empty()) {
+    return Invalid(Field("settings") / "dead_letter_jobs_per_second", "needs dead_letter_queue");
+  }
   if (settings.dead_letter_queue != name) return absl::OkStatus();
   return Invalid(Field("settings") / "dead_letter_queue", "must be another queue than this one");
 }
@@ -58,7 +61,7 @@ void QueueService::CreateQueue(CallPtr<v1::CreateQueueRequest, v1::CreateQueueRe
   const v1::CreateQueueRequest& request = call->request();
   absl::StatusOr<store::QueueSettings> settings = SettingsFrom(request.settings());
   if (!settings.ok()) return call->Finish(settings.status());
-  absl::Status rule = CheckRule(request.name(), *settings);
+  absl::Status rule = CheckRule(request.name(), *settings, /*whole=*/true);
   if (!rule.ok()) return call->Finish(rule);
   engine_.CreateQueue(request.name(), *std::move(settings), request.paused(), AnswerQueue(call));
 }
@@ -71,7 +74,7 @@ void QueueService::UpdateQueue(CallPtr<v1::UpdateQueueRequest, v1::UpdateQueueRe
   if (!settings.ok()) return call->Finish(settings.status());
   absl::StatusOr<std::set<std::string>> fields = UpdatedFields(request, std::move(set));
   if (!fields.ok()) return call->Finish(fields.status());
-  absl::Status rule = CheckRule(request.name(), *settings);
+  absl::Status rule = CheckRule(request.name(), *settings, /*whole=*/false);
   if (!rule.ok()) return call->Finish(rule);
   engine_.UpdateQueue(request.name(), *std::move(settings), *std::move(fields), AnswerQueue(call));
 }

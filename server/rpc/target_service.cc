@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/status.h"
 #include "server/rpc/conversion.h"
 #include "server/rpc/page_token.h"
 #include "server/rpc/target_conversion.h"
@@ -63,6 +64,7 @@ void TargetService::CreateTarget(CallPtr<v1::CreateTargetRequest, v1::CreateTarg
   v1::CreateTargetRequest& request = call->request();
   absl::StatusOr<store::TargetSettings> settings = TargetFrom(*request.mutable_spec());
   if (!settings.ok()) return call->Finish(settings.status());
+  if (absl::Status served = CheckSettings(*settings); !served.ok()) return call->Finish(served);
   engine_.CreateTarget(request.name(), *std::move(settings), request.paused(), AnswerTarget(call));
 }
 
@@ -72,7 +74,17 @@ void TargetService::UpdateTarget(CallPtr<v1::UpdateTargetRequest, v1::UpdateTarg
   std::set<std::string> fields;
   absl::StatusOr<store::TargetSettings> settings = TargetUpdateFrom(request, fields);
   if (!settings.ok()) return call->Finish(settings.status());
-  engine_.UpdateTarget(request.name(), *std::move(settings), std::move(fields), CheckTarget, AnswerTarget(call));
+  engine_.UpdateTarget(
+      request.name(), *std::move(settings), std::move(fields),
+      [this](const store::TargetSettings& changed) {
+        TENURE_RETURN_IF_ERROR(CheckTarget(changed));
+        return CheckSettings(changed);
+      },
+      AnswerTarget(call));
+}
+
+absl::Status TargetService::CheckSettings(const store::TargetSettings& settings) const {
+  return check_ ? check_(settings) : absl::OkStatus();
 }
 
 void TargetService::GetTarget(CallPtr<v1::GetTargetRequest, v1::GetTargetResponse> call) {

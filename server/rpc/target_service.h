@@ -1,6 +1,9 @@
 // tenure.v1.TargetService: validate, convert, one engine call, convert back. Layer: rpc. Thread-safe.
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "server/engine/target_engine.h"
 #include "server/rpc/method_table.h"
 #include "tenure/v1/target_service.pb.h"
@@ -9,8 +12,12 @@ namespace tenure::rpc {
 
 class TargetService {
  public:
-  // The engine outlives the service.
-  explicit TargetService(engine::TargetEngine& engine) : engine_(engine) {}
+  // Whether this daemon could serve such a target; otherwise INVALID_ARGUMENT naming the field.
+  using Check = std::function<absl::Status(const store::TargetSettings&)>;
+
+  // The engine outlives the service. `check` empty: it could serve any.
+  explicit TargetService(engine::TargetEngine& engine, Check check = nullptr)
+      : engine_(engine), check_(std::move(check)) {}
   // Adds the methods; the service outlives the table's use.
   void Register(MethodTable& table);
 
@@ -25,7 +32,10 @@ class TargetService {
   void RedriveDeliveries(CallPtr<v1::RedriveDeliveriesRequest, v1::RedriveDeliveriesResponse> call);
 
  private:
+  absl::Status CheckSettings(const store::TargetSettings& settings) const;
+
   engine::TargetEngine& engine_;
+  const Check check_;
 };
 
 }  // namespace tenure::rpc

@@ -68,8 +68,9 @@ class DependencyStore {
 
   // Accepts a graph in one transaction; each item is answered for itself. Of an item: NOT_FOUND / JOB_NOT_FOUND (a job
   // that it waits for, or its record, is gone), FAILED_PRECONDITION / DEPENDENCY_REFUSED (an item that it waits for was
-  // refused), and what EnqueueUnique says. Of the call: UNAVAILABLE / JOB_LOCKED (another transaction holds a job that
-  // is waited for, or a key).
+  // refused), UNAVAILABLE / JOB_LOCKED (another transaction holds a job that is waited for, for longer than some tenths
+  // of a second), and what EnqueueUnique says. Of the call: UNAVAILABLE / JOB_LOCKED (held up again and again, by what
+  // changes too fast to say by whom).
   virtual absl::StatusOr<GraphResult> EnqueueGraph(std::span<const GraphJob> jobs) = 0;
   // Lets go, or cancels, those that wait for `ended` (jobs of one queue that have ended; others are passed over), if
   // they need not wait any longer. Idempotent; may be called by every replica at any time.

@@ -20,7 +20,8 @@ namespace tenure::store {
 // Stored numbers; never renumber.
 enum class MoveSource : int16_t {
   kDeadLetters = 1,  // Those there were when the move was made. Each becomes a ready job with fresh budgets.
-  kBacklog = 2,      // Scheduled and ready jobs, also those that come while it runs. Counters and due times stay.
+  // Live jobs that are neither leased nor suspended, also those that come while it runs. Counters and due times stay.
+  kBacklog = 2,
 };
 enum class MoveState : int16_t { kRunning = 1, kPaused = 2, kDone = 3, kCancelled = 4 };
 
@@ -50,6 +51,7 @@ struct Move {
 
 struct MoveStep {
   int64_t moved = 0;
+  std::string what;  // For metrics: "backlog", "dead_letters", "dead_letter_rule".
   std::vector<ReadyRange> ready;
   std::optional<absl::Duration> earliest_due;  // From now, of what was moved and is scheduled.
   bool ended = false;                          // There is nothing more to move, or it does not run any more.
@@ -75,7 +77,7 @@ class MoveStore {
   // The ids of those that run, at most 100, and of those standing ones that have something to move, at most 100 more.
   virtual absl::StatusOr<std::vector<int64_t>> ListRunningMoves() = 0;
   // Moves the next jobs, at most `limit`, as many as rate and flight allow: the old record, the new job, the link and
-  // the move's own counts in one statement, so that it can be cut short and repeated at any moment. Fenced.
+  // the move's own counts in one transaction, so that it can be cut short and repeated at any moment. Fenced.
   virtual absl::StatusOr<MoveStep> StepMove(const Fence& fence, int64_t id, int limit) = 0;
   // Writes down why a step failed. Fenced.
   virtual absl::Status NoteMoveError(const Fence& fence, int64_t id, std::string_view error) = 0;

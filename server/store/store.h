@@ -103,11 +103,17 @@ class Store : public ScheduleStore,
   // Jobs with unique keys, with or without idempotency keys, in the order in which they count. Holders of keys are
   // changed as their policy says. KEY_BUSY as above, also where somebody holds the row of a job that is to be changed.
   virtual absl::StatusOr<EnqueueResult> EnqueueUnique(int32_t queue, std::span<const NewJob> jobs) = 0;
-  // NOT_FOUND / JOB_NOT_FOUND.
+  // The record of this very id, also if the job was moved: `forwarded_to` says where it is now. NOT_FOUND /
+  // JOB_NOT_FOUND.
   virtual absl::StatusOr<Job> Get(const JobId& id) = 0;
   // Those of `ids` that have ended (for callers that wait for the outcome).
   virtual absl::StatusOr<std::vector<JobId>> Ended(std::span<const JobId> ids) = 0;
+  // The rule for ids of jobs that were moved: everywhere but in Get and Cancel such an id stands for the job that the
+  // other became, over any number of moves. This answers the ids of those jobs, in order; an id that was not moved is
+  // its own. Ask after the id was found to be live no more: only then nobody can move it between.
+  virtual absl::StatusOr<std::vector<JobId>> WhereNow(std::span<const JobId> ids) = 0;
   virtual absl::StatusOr<ListPage> List(const ListFilter& filter) = 0;
+  // Ends jobs under these very ids: see WhereNow for those that have ended.
   virtual absl::StatusOr<CancelResult> Cancel(int32_t queue, std::span<const JobId> ids, std::string_view reason) = 0;
   // `request_id` empty: none.
   virtual absl::StatusOr<RetryOutcome> Retry(const JobId& id, std::string_view request_id) = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -105,6 +106,7 @@ struct EnqueueOutcome {
   bool duplicate = false;
   bool existing = false;  // The job that held the unique key.
   JobState state = JobState::kReady;
+  std::shared_ptr<const NewJob> busy;  // Set by the engine on KEY_BUSY: the job, which may be tried again.
 };
 
 // A stretch of the ready index of one (queue, priority): what a transaction made ready. Law: everything that makes rows
@@ -165,7 +167,7 @@ struct Job {
   int32_t snoozes = 0;
   std::string effect_key;
   std::string retry_of;
-  std::string forwarded_to;  // Only from Get: the job that this one was moved to.
+  std::string forwarded_to;  // Only from Get: where this job is now, if it was moved.
   std::string idempotency_key;
   absl::Time created;
   absl::Time due;

@@ -18,6 +18,7 @@
 #include "server/background/registry.h"
 #include "server/background/supervisor.h"
 #include "server/base/status.h"
+#include "tests/support/eventually.h"
 #include "tests/support/raw_http.h"
 
 namespace tenure {
@@ -25,6 +26,7 @@ namespace {
 
 using testing::DaemonProcess;
 using testing::DaemonProcessOptions;
+using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::HttpGet;
 using ::testing::Not;
@@ -35,16 +37,6 @@ std::string Call(int port, const std::string& path, const std::string& body) {
   RawHttp http(static_cast<uint16_t>(port));
   const auto reply = http.Post("/tenure.v1." + path, "Content-Type: application/json\r\n", body);
   return absl::StrCat(reply.status, " ", reply.body);
-}
-
-// For the states of leaders, in this process or another, which nothing announces.
-bool Eventually(absl::Duration timeout, const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + timeout;
-  while (!condition()) {
-    if (absl::Now() >= deadline) return false;
-    usleep(10'000);
-  }
-  return true;
 }
 
 class DaemonTest : public ::testing::Test {
@@ -125,13 +117,12 @@ TEST_F(DaemonTest, TwoReplicasShareTheLeadersAndOneTakesOver) {
   };
   constexpr auto kLed = background::Leadership::kOuterLease, kShared = background::Leadership::kOwnLeases;
   const auto states = first->supervisor().States().size();
-  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] {
+  EXPECT_TRUE(Eventually(30, [&] {
     const size_t led = leading(first, kLed) + leading(second, kLed), shared = leading(first, kShared);
     return shared == leading(second, kShared) && led + shared == states;
   }));
   first.Stop();
-  EXPECT_TRUE(
-      Eventually(absl::Seconds(30), [&] { return leading(second, kLed) + leading(second, kShared) == states; }));
+  EXPECT_TRUE(Eventually(30, [&] { return leading(second, kLed) + leading(second, kShared) == states; }));
 }
 
 TEST_F(DaemonTest, RunsNoBackgroundWorkerWhenToldSo) {
@@ -246,12 +237,12 @@ TEST_F(DaemonTest, APausedReplicaIsFollowedWithinALeaseAndDoesNotComeBack) {
     return count;
   };
   const size_t all = background::AllWorkers().size();
-  ASSERT_TRUE(Eventually(absl::Seconds(20), [&] { return led_by(paused, "paused") == all; }));
+  ASSERT_TRUE(Eventually(20, [&] { return led_by(paused, "paused") == all; }));
   DaemonProcess other(Options({"--database-url", database.url(), "--replica-name", "other"}));
   ASSERT_TRUE(other.AwaitReady()) << other.Log();
   paused.Signal(SIGSTOP);
   // A lease of six seconds, and a look at it twice a second.
-  EXPECT_TRUE(Eventually(absl::Seconds(15), [&] { return led_by(other, "other") == all; }));
+  EXPECT_TRUE(Eventually(15, [&] { return led_by(other, "other") == all; }));
   paused.Signal(SIGCONT);
   EXPECT_TRUE(paused.AwaitText("leader lease")) << "it notices that its terms are over\n" << paused.Log();
   EXPECT_EQ(led_by(other, "other"), all);

@@ -448,10 +448,15 @@ TEST_F(DependencyStoreTest, AJobThatSomebodyHoldsStallsNobodyElse) {
   PGconn* pg = PQconnectdb(database_.url().c_str());
   PQclear(PQexec(pg, "begin"));
   PQclear(PQexec(pg, absl::StrCat("select 1 from tenure.job where id = ", held.seq, " for update").c_str()));
-  const auto refused = store_->EnqueueGraph(std::vector<GraphJob>{Job({held})});
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(DetailsOf(refused.status()).reason, "JOB_LOCKED");
-  const JobId waits = EnqueueOne(Job({free}));
+  // Of a call only those are refused that wait for it, in turn.
+  const GraphResult made = Enqueue({Job({held}), Job({free}), Job({}, {0}), Job({}, {1}), Job({held, free}), Job()});
+  EXPECT_EQ(DetailsOf(made.jobs[0].status).reason, "JOB_LOCKED");
+  EXPECT_EQ(DetailsOf(made.jobs[0].status).metadata["job_id"], held.ToString());
+  EXPECT_EQ(DetailsOf(made.jobs[4].status).reason, "JOB_LOCKED");
+  EXPECT_EQ(DetailsOf(made.jobs[2].status).reason, "DEPENDENCY_REFUSED");
+  for (const size_t accepted : {1u, 3u, 5u}) EXPECT_EQ(made.jobs[accepted].status, absl::OkStatus());
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "5") << "and what was refused has left nothing";
+  const JobId waits = made.jobs[1].id;
   PQclear(PQexec(pg, "rollback"));
   // Who waits is held: it is looked at again.
   PQclear(PQexec(pg, "begin"));
@@ -463,6 +468,30 @@ TEST_F(DependencyStoreTest, AJobThatSomebodyHoldsStallsNobodyElse) {
   PQclear(PQexec(pg, "rollback"));
   PQfinish(pg);
   EXPECT_EQ(Look(names).released, 1);
+}
+
+TEST_F(DependencyStoreTest, AKeyThatSomebodyHoldsRefusesOnlyTheJobsThatHaveIt) {
+  const JobId first = EnqueueOne(Job());
+  PGconn* pg = PQconnectdb(database_.url().c_str());
+  PQclear(PQexec(pg, "begin"));
+  PQclear(PQexec(pg,
+                 "select tenure.enqueue('q', 'k', unique_key => 'u'), tenure.enqueue('q', 'k', idempotency_key => "
+                 "'i')"));
+  std::vector<GraphJob> graph{Job({first}), Job({first}), Job({first}), Job({}, {1}), Job({}, {2})};
+  graph[0].job.unique =
+      Unique{"u", false, {JobState::kReady, JobState::kBlocked}, absl::ZeroDuration(), OnConflict::kReturn};
+  graph[1].job.idempotency_key = "i";
+  const GraphResult made = Enqueue(graph);
+  EXPECT_EQ(DetailsOf(made.jobs[0].status).reason, "KEY_BUSY");
+  EXPECT_EQ(DetailsOf(made.jobs[0].status).metadata["field"], "unique.key");
+  EXPECT_EQ(DetailsOf(made.jobs[1].status).reason, "KEY_BUSY");
+  EXPECT_EQ(DetailsOf(made.jobs[1].status).metadata["field"], "idempotency_key");
+  EXPECT_EQ(DetailsOf(made.jobs[3].status).reason, "DEPENDENCY_REFUSED");
+  EXPECT_EQ(made.jobs[2].status, absl::OkStatus());
+  EXPECT_EQ(made.jobs[4].status, absl::OkStatus());
+  PQclear(PQexec(pg, "rollback"));
+  PQfinish(pg);
+  for (const EnqueueOutcome& outcome : Enqueue(graph).jobs) EXPECT_EQ(outcome.status, absl::OkStatus());
 }
 
 // More wait than one look reads.

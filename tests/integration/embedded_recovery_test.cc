@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -181,7 +183,12 @@ TEST_F(EmbeddedRecoveryTest, SurvivesAKillAtAnyMomentOfTheStart) {
       const auto started = Postgres::Start(options_);
       for (;;) pause();
     }
-    usleep(static_cast<useconds_t>(delay_ms) * 1000);
+    // It does not end by itself: the wait for that is the delay.
+    const int ended = static_cast<int>(syscall(SYS_pidfd_open, daemon, 0));
+    ASSERT_GE(ended, 0);
+    pollfd wait{ended, POLLIN, 0};
+    EXPECT_EQ(poll(&wait, 1, delay_ms), 0) << "it ended before it was killed";
+    close(ended);
     kill(daemon, SIGKILL);
     waitpid(daemon, nullptr, 0);
     auto postgres = MustStart();

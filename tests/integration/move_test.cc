@@ -8,9 +8,9 @@
 #include "server/base/status.h"
 #include "server/store/postgres/connection.h"
 #include "tenure/client.h"
-#include "tests/support/daemon.h"
+#include "tests/support/daemon_fixture.h"
 #include "tests/support/engine_fixture.h"
-#include "tests/support/store_fixture.h"
+#include "tests/support/move_fixture.h"
 #include "tests/support/tenurectl.h"
 
 namespace tenure::store {
@@ -21,78 +21,9 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using testing::Eventually;
 using ::testing::HasSubstr;
-using testing::StoreTest;
 
-class MoveTest : public StoreTest {
- protected:
-  MoveTest()
-      : from_(store_->EnsureQueue("from", true)->id),
-        to_(store_->EnsureQueue("to", true)->id),
-        replica_(*store_->RegisterReplica("r", "test")),
-        fence_(**store_->AcquireLeader("lifecycle", replica_, absl::Hours(1))) {}
-
-  std::vector<JobId> Enqueue(int count, absl::Duration delay = absl::ZeroDuration(), const std::string& kind = "k",
-                             size_t payload = 2) {
-    std::vector<NewJob> jobs(static_cast<size_t>(count));
-    for (NewJob& job : jobs) {
-      job.kind = kind;
-      job.delay = delay;
-      job.payload = {std::string(payload, 'x'), "text/plain"};
-      job.headers = {{"h", "v"}};
-      job.priority = 3;
-    }
-    const auto enqueued = store_->Enqueue(from_, jobs);
-    EXPECT_EQ(enqueued.status(), absl::OkStatus());
-    std::vector<JobId> ids;
-    for (const EnqueueOutcome& outcome : enqueued->jobs) ids.push_back(outcome.id);
-    return ids;
-  }
-  // Claims `count` jobs of `queue` and fails them for good.
-  void Kill(int32_t queue, int count) {
-    ClaimBatch batch;
-    batch.queue = queue;
-    batch.replica = replica_;
-    batch.ranges = {{3, kLowestKey, kHighestKey}};
-    batch.workers = {"w"};
-    batch.slots.assign(static_cast<size_t>(count), {.worker = 0, .request = -1, .lease = absl::Minutes(1)});
-    const auto claimed = store_->Claim(batch);
-    ASSERT_TRUE(claimed.ok()) << claimed.status();
-    ASSERT_EQ(claimed->jobs.size(), static_cast<size_t>(count));
-    std::vector<FailItem> items;
-    for (const ClaimedJob& job : claimed->jobs) items.push_back({job.token, {.message = "no"}, true, std::nullopt});
-    ASSERT_EQ(store_->Fail(queue, items).status(), absl::OkStatus());
-  }
-  Move Make(MoveSpec spec, const std::string& request_id = "") {
-    spec.from = spec.from.empty() ? "from" : spec.from;
-    spec.to = spec.to.empty() ? "to" : spec.to;
-    const int32_t from = store_->EnsureQueue(spec.from, false)->id, to = store_->EnsureQueue(spec.to, false)->id;
-    const auto move = store_->CreateMove(spec, from, to, request_id);
-    EXPECT_EQ(move.status(), absl::OkStatus());
-    return move.value_or(Move());
-  }
-  MoveStep Step(int64_t move, int limit = 1000) {
-    const auto step = store_->StepMove(fence_, move, limit);
-    EXPECT_EQ(step.status(), absl::OkStatus());
-    return step.value_or(MoveStep());
-  }
-  // Steps until it ends; how many were moved.
-  int64_t Finish(int64_t move, int limit = 1000) {
-    int64_t moved = 0;
-    for (int steps = 0; steps < 1000; ++steps) {
-      const MoveStep step = Step(move, limit);
-      moved += step.moved;
-      if (step.ended) return moved;
-    }
-    ADD_FAILURE() << "move " << move << " does not end";
-    return moved;
-  }
-  int Count(const std::string& what) { return std::stoi(Sql("select count(*) from " + what)); }
-
-  const int32_t from_;
-  const int32_t to_;
-  const int32_t replica_;
-  const Fence fence_;
-};
+class MoveTest : public testing::MoveFixture {};
+class MoveDaemonTest : public testing::DaemonFixture {};
 
 TEST_F(MoveTest, DeadLettersBecomeReadyJobsWithFreshBudgetsAndALink) {
   const std::vector<JobId> ids = Enqueue(3, absl::ZeroDuration(), "k", 5000);
@@ -389,25 +320,14 @@ TEST_F(MoveTest, LinksAndMovesAreForgottenPastTheirAge) {
   EXPECT_EQ(store_->GetMove(open.id)->state, MoveState::kRunning);
 }
 
-class MoveDaemonTest : public StoreTest {
- protected:
-  static client::Client Connect(const std::string& address) {
-    client::ClientOptions options;
-    options.targets = {address};
-    return *client::Client::Connect(options);
-  }
-};
-
 TEST_F(MoveDaemonTest, AWholeRoundThroughTheClientAndTenurectl) {
-  testing::TestDaemonOptions options;
-  options.database_url = database_.url();
-  testing::TestDaemon daemon(options);
-  client::Client client = Connect(daemon.grpc_address());
+  const auto daemon = Start();
+  client::Client client = Connect(daemon->grpc_address());
   std::vector<std::string> ids;
   for (int i = 0; i < 5; ++i) ids.push_back(client.Enqueue({.queue = "from", .kind = "k"})->job_id);
   // A poll that is parked on the target is woken by the move.
   std::jthread worker([&] {
-    client::Client own = Connect(daemon.grpc_address());
+    client::Client own = Connect(daemon->grpc_address());
     client::ClaimOptions claim;
     claim.worker_id = "w";
     claim.queues = {{"to"}};
@@ -429,54 +349,31 @@ TEST_F(MoveDaemonTest, AWholeRoundThroughTheClientAndTenurectl) {
   EXPECT_EQ(client.ListMoves()->moves.size(), 1u);
   EXPECT_EQ(client.CancelMove(move->id).status().code(), absl::StatusCode::kFailedPrecondition);
 
-  const testing::CliRun old = testing::RunTenurectl(daemon.grpc_address(), absl::StrCat("job get ", ids[0]));
+  const testing::CliRun old = testing::RunTenurectl(daemon->grpc_address(), absl::StrCat("job get --exact ", ids[0]));
   EXPECT_THAT(old.out, ContainsRegex("forwarded to +[0-9]+-[0-9]+-[0-9]+"));
-  const testing::CliRun list = testing::RunTenurectl(daemon.grpc_address(), "move list");
+  const testing::CliRun list = testing::RunTenurectl(daemon->grpc_address(), "move list");
   EXPECT_THAT(list.out, AllOf(HasSubstr("done"), HasSubstr("backlog"), HasSubstr("from")));
-  testing::CliRun bad = testing::RunTenurectl(daemon.grpc_address(), "move create --from from --to to");
+  testing::CliRun bad = testing::RunTenurectl(daemon->grpc_address(), "move create --from from --to to");
   EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.err, HasSubstr("--dead-letters or --backlog"));
-  bad = testing::RunTenurectl(daemon.grpc_address(), "move create --from nowhere --dead-letters");
+  bad = testing::RunTenurectl(daemon->grpc_address(), "move create --from nowhere --dead-letters");
   EXPECT_EQ(bad.status, 1);
   EXPECT_THAT(bad.err, HasSubstr("QUEUE_NOT_FOUND"));
-  bad = testing::RunTenurectl(daemon.grpc_address(), "move pause 999");
+  bad = testing::RunTenurectl(daemon->grpc_address(), "move pause 999");
   EXPECT_THAT(bad.err, HasSubstr("MOVE_NOT_FOUND"));
-  const testing::CliRun made =
-      testing::RunTenurectl(daemon.grpc_address(), "move create --from from --dead-letters --rate 5 --max-in-flight 7");
+  const testing::CliRun made = testing::RunTenurectl(
+      daemon->grpc_address(), "move create --from from --dead-letters --rate 5 --max-in-flight 7");
   EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_THAT(made.out,
               AllOf(ContainsRegex("to +from"), ContainsRegex("jobs per second +5"), ContainsRegex("max in flight +7")));
 }
 
-TEST_F(MoveDaemonTest, AWaiterOfAMovedJobLearnsWhereItWent) {
-  testing::TestDaemonOptions options;
-  options.database_url = database_.url();
-  testing::TestDaemon daemon(options);
-  client::Client client = Connect(daemon.grpc_address());
-  const std::string id = client.Enqueue({.queue = "from", .kind = "k"})->job_id;
-  std::jthread mover([&] {
-    client::Client own = Connect(daemon.grpc_address());
-    EXPECT_EQ(own.CreateMove({.from_queue = "from", .to_queue = "to", .source = client::MoveSource::kBacklog}).status(),
-              absl::OkStatus());
-  });
-  const testing::CliRun got = testing::RunTenurectl(daemon.grpc_address(), absl::StrCat("job get ", id, " --wait 20s"));
-  EXPECT_THAT(got.out, AllOf(ContainsRegex("state +cancelled"), ContainsRegex("forwarded to +[0-9]")));
-}
-
 TEST_F(MoveDaemonTest, AKilledLeaderIsFollowedAndNoJobIsDoubledOrLost) {
-  const auto start = [&] {
-    testing::DaemonProcessOptions options;
-    options.binary = TENURE_BINARY_DIR "/bin/tenured";
-    options.arguments = {"--database-url", database_.url()};
-    auto daemon = std::make_unique<testing::DaemonProcess>(options);
-    EXPECT_TRUE(daemon->AwaitReady()) << daemon->Log();
-    return daemon;
-  };
-  auto first = start();
+  auto first = StartProcess();
   ASSERT_TRUE(Eventually(20, [&] {
     return Sql("select count(*) from tenure.leader where worker = 'lifecycle' and expires_at > now()") == "1";
   }));
-  auto second = start();
+  auto second = StartProcess();
   client::Client client = Connect(second->grpc_address());
   std::vector<client::JobSpec> specs(1000, client::JobSpec{.queue = "from", .kind = "k"});
   for (const auto& enqueued : client.EnqueueBatch(specs)) ASSERT_TRUE(enqueued.ok()) << enqueued.status();

@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/eventually.h"
 
 namespace tenure::testing {
 namespace {
@@ -84,12 +85,7 @@ TEST(PostgresEnvTest, LeavesNothingBehindWhenKilled) {
 
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  bool gone = false;
-  for (int i = 0; i < 2000 && !gone; ++i) {
-    gone = !std::filesystem::exists(root);
-    if (!gone) usleep(5'000);
-  }
-  EXPECT_TRUE(gone) << root;
+  EXPECT_TRUE(Eventually(10, [&] { return !std::filesystem::exists(root); })) << root;
 }
 
 }  // namespace

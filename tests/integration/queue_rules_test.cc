@@ -8,7 +8,7 @@
 #include "server/base/status.h"
 #include "server/store/postgres/connection.h"
 #include "tenure/client.h"
-#include "tests/support/daemon.h"
+#include "tests/support/daemon_fixture.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/store_fixture.h"
 #include "tests/support/tenurectl.h"
@@ -92,6 +92,18 @@ TEST_F(StartWithinTest, CountsFromTheDueTimeAndGivesWayToTheJobsOwnExpiry) {
   EXPECT_EQ(Window(Enqueue(Spec())), "never");
   keyed.idempotency_key = "k2";
   EXPECT_EQ(Window(Enqueue(keyed)), "never");
+}
+
+TEST_F(StartWithinTest, AJobThatWouldExpireBeforeItIsDueIsRefusedInSqlToo) {
+  EXPECT_THAT(SqlError("select tenure.enqueue('q', 'k', delay => '2 hours', expires_at => now() + interval '1 hour')"),
+              HasSubstr("expires_at: must be after delay"));
+  EXPECT_THAT(SqlError("select tenure.enqueue('q', 'k', due_at => now() + interval '2 hours', expires_at => now() + "
+                       "interval '2 hours')"),
+              HasSubstr("expires_at: must be after due_at"));
+  EXPECT_NE(Sql("select tenure.enqueue('q', 'k', delay => '1 hour', expires_at => now() + interval '2 hours')"), "");
+  EXPECT_NE(Sql("select tenure.enqueue('q', 'k', due_at => now() - interval '1 hour', expires_at => now() + interval "
+                "'1 minute')"),
+            "");
 }
 
 TEST_F(StartWithinTest, TheRuleIsNoPartOfAnEnqueuesContent) {
@@ -479,19 +491,7 @@ TEST_F(DeadLetterRuleTest, AStaleLeaderMovesNothingAndOldRemaindersAreForgotten)
   EXPECT_EQ(Rule().state, MoveState::kRunning) << "the rule stays";
 }
 
-class QueueRulesDaemonTest : public StoreTest {
- protected:
-  std::unique_ptr<testing::TestDaemon> Start() {
-    testing::TestDaemonOptions options;
-    options.database_url = database_.url();
-    return std::make_unique<testing::TestDaemon>(options);
-  }
-  static client::Client Connect(const std::string& address) {
-    client::ClientOptions options;
-    options.targets = {address};
-    return *client::Client::Connect(options);
-  }
-};
+class QueueRulesDaemonTest : public testing::DaemonFixture {};
 
 TEST_F(QueueRulesDaemonTest, StartWithinIsSetAndHoldsOnEveryReplica) {
   const auto one = Start(), two = Start();
@@ -507,25 +507,20 @@ TEST_F(QueueRulesDaemonTest, StartWithinIsSetAndHoldsOnEveryReplica) {
   const testing::CliRun reset = testing::RunTenurectl(one->grpc_address(), "queue update slow --reset start_within");
   EXPECT_EQ(reset.status, 0) << reset.err;
   EXPECT_EQ(client.GetQueue("slow")->settings.start_within, std::nullopt);
+  const testing::CliRun alone = testing::RunTenurectl(one->grpc_address(), "queue update slow --dead-letter-rate 5");
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, HasSubstr("--dead-letter-rate: the queue has no rule"));
   const testing::CliRun bad = testing::RunTenurectl(one->grpc_address(), "queue update slow --start-within 0s");
   EXPECT_NE(bad.status, 0);
   EXPECT_THAT(bad.err, HasSubstr("start_within"));
 }
 
 TEST_F(QueueRulesDaemonTest, AKilledLeaderIsFollowedAndEachDeadLetterIsMovedOnce) {
-  const auto start = [&] {
-    testing::DaemonProcessOptions options;
-    options.binary = TENURE_BINARY_DIR "/bin/tenured";
-    options.arguments = {"--database-url", database_.url()};
-    auto daemon = std::make_unique<testing::DaemonProcess>(options);
-    EXPECT_TRUE(daemon->AwaitReady()) << daemon->Log();
-    return daemon;
-  };
-  auto first = start();
+  auto first = StartProcess();
   ASSERT_TRUE(Eventually(20, [&] {
     return Sql("select count(*) from tenure.leader where worker = 'lifecycle' and expires_at > now()") == "1";
   }));
-  auto second = start();
+  auto second = StartProcess();
   client::Client client = Connect(second->grpc_address());
   client::QueueSettings settings;
   settings.dead_letter_queue = "parked";

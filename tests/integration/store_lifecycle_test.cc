@@ -392,6 +392,29 @@ TEST_F(StoreLifecycleTest, ListPagesThroughLiveAndEnded) {
   EXPECT_EQ(seen.size(), 7u);
 }
 
+// Jobs of other queues are read past: a page is not empty because there are thousands of them.
+TEST_F(StoreLifecycleTest, APageOfAQuietQueueIsNotEmpty) {
+  const JobId live = Enqueue(1)[0];
+  Complete(Claim(1)[0].token);
+  const JobId second = Enqueue(1)[0];
+  const int32_t busy = store_->EnsureQueue("busy", true)->id;
+  Sql(absl::StrCat(
+      "insert into tenure.job (id, queue_id, state, priority, rank, day, attempt, failures, crashes, releases, "
+      "snoozes, due_at, created_at, updated_at, kind, payload_size, payload) select nextval('tenure.job_id'), ",
+      busy,
+      ", 3, 0, 0, tenure.today(), 0, 0, 0, 0, 0, now(), now(), now(), 'k', 2, '{}' from "
+      "generate_series(1, 12000)"));
+  ListFilter filter;
+  filter.queue = queue_;
+  filter.states = {JobState::kReady, JobState::kCompleted};
+  const auto page = store_->List(filter);
+  ASSERT_TRUE(page.ok()) << page.status();
+  ASSERT_EQ(page->jobs.size(), 2u);
+  EXPECT_EQ(page->jobs[0].id, second);
+  EXPECT_EQ(page->jobs[1].id, live);
+  EXPECT_EQ(page->next_page_token, "");
+}
+
 TEST_F(StoreLifecycleTest, AMissingPartitionIsMadeOnDemand) {
   Enqueue(1);
   const LeaseToken token = Claim(1)[0].token;

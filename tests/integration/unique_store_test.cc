@@ -489,6 +489,11 @@ TEST_F(UniqueStoreTest, TheSqlFunctionKnowsAllPolicies) {
   EXPECT_EQ(Sql("do $$ begin perform tenure.enqueue('q', 'k', unique_key => 'a', on_conflict => 'steal'); "
                 "raise 'accepted'; exception when invalid_parameter_value then null; end $$"),
             "");
+  for (const char* alone : {"on_conflict => 'reject'", "unique_by_kind => true", "unique_period => '1 hour'"}) {
+    EXPECT_NE(SqlError(absl::StrCat("select tenure.enqueue('q', 'k', ", alone, ")")).find("unique_key: is required"),
+              std::string::npos)
+        << alone;
+  }
   ASSERT_EQ(Claim().size(), 2u);
   EXPECT_EQ(Sql("select tenure.enqueue('q', 'k', unique_key => 'a', idempotency_key => 'i')"), first);
   EXPECT_NE(Sql("select tenure.enqueue('q', 'k', unique_key => 'a', on_conflict => 'replace')"), first) << "it runs";

@@ -24,21 +24,12 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "server/store/postgres/migrator.h"
+#include "tests/support/eventually.h"
 #include "tests/support/raw_http.h"
 #include "tests/support/store_fixture.h"
 
 namespace tenure::testing {
 namespace {
-
-// Polls what nothing announces: whether a daemon is ready is asked of it, over HTTP or by a call.
-bool Eventually(absl::Duration timeout, const std::function<bool()>& condition) {
-  const absl::Time deadline = absl::Now() + timeout;
-  while (!condition()) {
-    if (absl::Now() >= deadline) return false;
-    usleep(10'000);
-  }
-  return true;
-}
 
 // For poll(): rounded up, so that a wait does not end just before its time.
 int Milliseconds(absl::Duration duration) {
@@ -102,7 +93,7 @@ TestDaemon::TestDaemon(const TestDaemonOptions& options) : url_(options.database
 TestDaemon::~TestDaemon() { Stop(); }
 
 bool TestDaemon::AwaitReady() {
-  return Eventually(absl::Seconds(30), [this] { return daemon_->Ready().ok(); });
+  return Eventually(30, [this] { return daemon_->Ready().ok(); });
 }
 
 void TestDaemon::Stop() { EXPECT_EQ(daemon_->Stop(), absl::OkStatus()); }
@@ -198,7 +189,7 @@ bool DaemonProcess::AwaitReady(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;
   if (!AwaitServing(timeout)) return false;
   bool ready = false;
-  return Eventually(deadline - absl::Now(),
+  return Eventually(absl::ToDoubleSeconds(deadline - absl::Now()),
                     [&] {
                       ready = HttpGet(http_port_, "/readyz") == 200;
                       return ready || Wait(absl::ZeroDuration()).has_value();

@@ -25,6 +25,7 @@
 #include "absl/strings/str_split.h"
 #include "server/embedded/postgres.h"
 #include "server/embedded/postmaster_file.h"
+#include "tests/support/eventually.h"
 
 namespace tenure::embedded {
 
@@ -54,14 +55,7 @@ inline std::string Query(const std::string& url, const std::string& statement) {
   return Query(Connect(url).get(), statement);
 }
 
-// Polls a condition that no signal announces; true if it came to hold within ten seconds.
-inline bool Eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 2000; ++i) {
-    if (condition()) return true;
-    usleep(5'000);
-  }
-  return false;
-}
+inline bool Eventually(const std::function<bool()>& condition) { return tenure::testing::Eventually(10, condition); }
 
 inline void WriteFile(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::trunc) << text; }
 

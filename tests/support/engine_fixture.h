@@ -3,10 +3,8 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,26 +12,13 @@
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
 #include "server/engine/engine.h"
+#include "tests/support/eventually.h"
 #include "tests/support/store_fixture.h"
 
 namespace tenure::testing {
 
 inline engine::Deadline In(double seconds) {
   return Clock::Real().Now() + std::chrono::duration_cast<Clock::Duration>(std::chrono::duration<double>(seconds));
-}
-
-// Looks again and again, for what no signal tells. True once `holds` does, false if it does not within `seconds`.
-template <typename Fn>
-bool Eventually(double seconds, Fn holds) {
-  std::mutex mu;
-  std::condition_variable never;
-  std::unique_lock<std::mutex> lock(mu);
-  const auto until = In(seconds);
-  while (!holds()) {
-    if (Clock::Real().Now() >= until) return holds();
-    Clock::Real().WaitUntil(lock, never, In(0.005));
-  }
-  return true;
 }
 
 class Replica {

@@ -30,6 +30,7 @@ class FakeEngine : public engine::Engine {
 
   Hook<std::vector<engine::EnqueueItem>, Deadline, Callback<std::vector<store::EnqueueOutcome>>> enqueue;
   PollHook<store::JobId, absl::Duration, Deadline, Callback<store::Job>> get;
+  Hook<store::JobId, Callback<store::Job>> get_record;
   Hook<std::string, store::ListFilter, Callback<store::ListPage>> list;
   Hook<std::vector<store::JobId>, std::string, Deadline, Callback<std::vector<engine::CancelAnswer>>> cancel;
   Hook<std::vector<store::JobId>, std::string, Callback<std::vector<store::RetryOutcome>>> retry;
@@ -92,6 +93,7 @@ class FakeEngine : public engine::Engine {
   Handle Get(const store::JobId& id, absl::Duration wait, Deadline deadline, Callback<store::Job> done) override {
     return RunPoll(get, done, id, wait, deadline);
   }
+  void GetRecord(const store::JobId& id, Callback<store::Job> done) override { Run(get_record, done, id); }
   void List(std::string queue, store::ListFilter filter, Callback<store::ListPage> done) override {
     Run(list, done, std::move(queue), std::move(filter));
   }

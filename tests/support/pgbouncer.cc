@@ -15,6 +15,8 @@
 #include <map>
 #include <mutex>
 
+#include "tests/support/eventually.h"
+
 namespace tenure::testing {
 namespace {
 
@@ -101,9 +103,8 @@ std::string PooledUrl(const std::string& direct_url) {
   if (fresh) directory = Start(server);
   const std::string url = "host=" + directory + " port=6432 user=" + server["user"] + " dbname=" + server["dbname"];
   // libpq's own answer says when it listens.
-  for (int tries = 0; fresh && PQping(url.c_str()) != PQPING_OK; ++tries) {
-    if (tries > 500) Die("does not answer; is the package pgbouncer installed?");
-    usleep(10'000);
+  if (fresh && !Eventually(5, [&] { return PQping(url.c_str()) == PQPING_OK; })) {
+    Die("does not answer; is the package pgbouncer installed?");
   }
   return url;
 }

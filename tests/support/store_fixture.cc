@@ -53,4 +53,18 @@ std::string StoreTest::Sql(const std::string& sql) {
   return answer;
 }
 
+std::string StoreTest::SqlError(const std::string& sql) {
+  PGconn* pg = PQconnectdb(database_.direct_url().c_str());
+  PGresult* result = PQexec(pg, sql.c_str());
+  std::string why;
+  if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
+    why = PQerrorMessage(pg);
+  } else {
+    ADD_FAILURE() << sql << ": was not refused";
+  }
+  PQclear(result);
+  PQfinish(pg);
+  return why;
+}
+
 }  // namespace tenure::testing

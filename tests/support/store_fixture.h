@@ -27,6 +27,8 @@ class StoreTest : public ::testing::Test {
   std::unique_ptr<store::postgres::PostgresStore> OpenStore(int connections = 4);
   // Runs SQL on a connection of its own; the test fails if it does. Answers the first column of the first row as text.
   std::string Sql(const std::string& sql);
+  // The same for what is to be refused: why it was; empty, and the test fails, if it was not.
+  std::string SqlError(const std::string& sql);
 
   ScopedDatabase database_;
   Metrics metrics_;

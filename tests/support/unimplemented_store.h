@@ -165,6 +165,7 @@ class UnimplementedStore : public store::Store {
   }
   absl::StatusOr<store::Job> Get(const store::JobId&) override { return Unimplemented(); }
   absl::StatusOr<std::vector<store::JobId>> Ended(std::span<const store::JobId>) override { return Unimplemented(); }
+  absl::StatusOr<std::vector<store::JobId>> WhereNow(std::span<const store::JobId>) override { return Unimplemented(); }
   absl::StatusOr<store::ListPage> List(const store::ListFilter&) override { return Unimplemented(); }
   absl::StatusOr<store::CancelResult> Cancel(int32_t, std::span<const store::JobId>, std::string_view) override {
     return Unimplemented();

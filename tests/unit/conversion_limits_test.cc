@@ -24,6 +24,12 @@ google::protobuf::Duration D(absl::Duration d) {
   return out;
 }
 
+google::protobuf::Timestamp At(absl::Time t) {
+  google::protobuf::Timestamp out;
+  ToProto(t, &out);
+  return out;
+}
+
 string FieldOf(const absl::Status& status) {
   if (status.ok()) return "";
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -138,6 +144,22 @@ TEST(Conversion, JobSpecLimits) {
       {"due nanos negative", [](S& s) { s.mutable_due_time()->set_nanos(-1); }, "jobs[3].due_time"},
       {"expire and ttl", [](S& s) { s.mutable_expire_time(), *s.mutable_ttl() = D(absl::Seconds(1)); }, "jobs[3].ttl"},
       {"expire before year 1", [](S& s) { s.mutable_expire_time()->set_seconds(-62135596801); }, "jobs[3].expire_time"},
+      {"ttl shorter than delay",
+       [](S& s) { *s.mutable_delay() = D(absl::Hours(1)), *s.mutable_ttl() = D(absl::Hours(1)); }, "jobs[3].ttl"},
+      {"ttl longer than delay",
+       [](S& s) { *s.mutable_delay() = D(absl::Hours(1)), *s.mutable_ttl() = D(absl::Minutes(61)); }, ""},
+      {"ttl shorter than due_time",
+       [](S& s) { *s.mutable_due_time() = At(absl::Now() + absl::Hours(2)), *s.mutable_ttl() = D(absl::Hours(1)); },
+       "jobs[3].ttl"},
+      {"expire_time before due_time",
+       [](S& s) {
+         *s.mutable_due_time() = At(absl::Now() + absl::Hours(2));
+         *s.mutable_expire_time() = At(absl::Now() + absl::Hours(1));
+       },
+       "jobs[3].expire_time"},
+      {"due in the past, with a ttl",
+       [](S& s) { *s.mutable_due_time() = At(absl::Now() - absl::Hours(2)), *s.mutable_ttl() = D(absl::Hours(1)); },
+       ""},
       {"ttl 1 ms", [](S& s) { *s.mutable_ttl() = D(absl::Milliseconds(1)); }, ""},
       {"ttl under 1 ms", [](S& s) { *s.mutable_ttl() = D(absl::Microseconds(999)); }, "jobs[3].ttl"},
       {"ttl 10 years", [](S& s) { *s.mutable_ttl() = D(kTenYears); }, ""},

@@ -117,6 +117,7 @@ class ScrapedEngine : public engine::Engine {
                                 engine::Callback<std::vector<store::EnqueueOutcome>>))
   TENURE_NOT_ASKED(std::shared_ptr<engine::PollHandle> Get(const store::JobId&, absl::Duration, engine::Deadline,
                                                            engine::Callback<store::Job>))
+  TENURE_NOT_ASKED(void GetRecord(const store::JobId&, engine::Callback<store::Job>))
   TENURE_NOT_ASKED(void List(std::string, store::ListFilter, engine::Callback<store::ListPage>))
   TENURE_NOT_ASKED(void Cancel(std::vector<store::JobId>, std::string, engine::Deadline,
                                engine::Callback<std::vector<engine::CancelAnswer>>))

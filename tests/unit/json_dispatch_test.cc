@@ -214,6 +214,29 @@ TEST_F(JsonDispatch, BadJsonNamesTheField) {
   }
 }
 
+// The parser would keep the last one and drop what the caller wrote first.
+TEST_F(JsonDispatch, AKeyThatStandsTwiceIsRefusedByItsPath) {
+  int asked = 0;
+  engine_.enqueue = [&](auto items, auto, auto done) {
+    ++asked;
+    done(std::vector<store::EnqueueOutcome>(items.size()));
+  };
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"jobs":[{"queue":"q","kind":"k"},{"queue":"q","kind":"k","queue":"other"}]})",
+       "jobs[1].queue: stands twice"},
+      {R"({"jobs":[{"queue":"q","kind":"k","headers":{"a":"1","b":"2","a":"3"}}]})", "a"},
+      {R"({"jobs":[{"queue":"q","kind":"k"}],"jobs":[]})", "jobs: stands twice"},
+      {R"({"jobs":[{"queue":"q","kind":"k","payload":{"text":"{\"a\":1,\"a\":2}"}}]})", ""},
+      {R"({"jobs":[{"queue":"q","kind":"k"},{"queue":"q","kind":"k"}]})", ""},
+  };
+  for (const auto& [body, message] : cases) {
+    const JsonAnswer answer = Post("/tenure.v1.JobService/Enqueue", body);
+    EXPECT_EQ(answer.http_status, *message == '\0' ? 200 : 400) << body << answer.body;
+    EXPECT_NE(answer.body.find(message), string::npos) << body << answer.body;
+  }
+  EXPECT_EQ(asked, 2);
+}
+
 TEST_F(JsonDispatch, ErrorsAreConnectErrors) {
   engine_.get_queue = [](string, auto done) {
     done(MakeError(absl::StatusCode::kFailedPrecondition, "LEASE_HELD", "say \"hi\"\n", {{"holder", "w"}},

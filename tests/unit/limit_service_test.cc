@@ -7,32 +7,16 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/rpc/json_dispatch.h"
-#include "tests/support/fake_engine.h"
-#include "tests/support/manual_clock.h"
+#include "tests/support/service_fixture.h"
 
 namespace tenure::rpc {
 namespace {
 
 using ::testing::HasSubstr;
 
-class LimitServiceTest : public ::testing::Test {
+class LimitServiceTest : public testing::ServiceFixture<LimitService> {
  protected:
-  LimitServiceTest() { service_.Register(methods_); }
-
-  JsonAnswer Post(const std::string& method, const std::string& body) {
-    JsonAnswer out;
-    dispatcher_.Call({.path = "/tenure.v1.LimitService/" + method, .body = body},
-                     [&](JsonAnswer answer) { out = std::move(answer); });
-    return out;
-  }
-
-  testing::FakeEngine engine_;
-  testing::ManualClock clock_;
-  Metrics metrics_;
-  MethodTable methods_{clock_, metrics_};
-  LimitService service_{engine_};
-  JsonDispatcher dispatcher_{methods_};
+  LimitServiceTest() : ServiceFixture("LimitService") {}
 };
 
 TEST_F(LimitServiceTest, RefusedFieldsAreNamedWithTheirRule) {

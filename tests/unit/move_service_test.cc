@@ -8,9 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/rpc/json_dispatch.h"
-#include "tests/support/fake_engine.h"
-#include "tests/support/manual_clock.h"
+#include "tests/support/service_fixture.h"
 
 namespace tenure::rpc {
 namespace {
@@ -19,23 +17,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class MoveServiceTest : public ::testing::Test {
+class MoveServiceTest : public testing::ServiceFixture<MoveService> {
  protected:
-  MoveServiceTest() { service_.Register(methods_); }
-
-  JsonAnswer Post(const std::string& method, const std::string& body) {
-    JsonAnswer out;
-    dispatcher_.Call({.path = "/tenure.v1.MoveService/" + method, .body = body},
-                     [&](JsonAnswer answer) { out = std::move(answer); });
-    return out;
-  }
-
-  testing::FakeEngine engine_;
-  testing::ManualClock clock_;
-  Metrics metrics_;
-  MethodTable methods_{clock_, metrics_};
-  MoveService service_{engine_};
-  JsonDispatcher dispatcher_{methods_};
+  MoveServiceTest() : ServiceFixture("MoveService") {}
 };
 
 TEST_F(MoveServiceTest, RefusedFieldsAreNamedWithTheirRule) {

@@ -9,9 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/rpc/json_dispatch.h"
-#include "tests/support/fake_engine.h"
-#include "tests/support/manual_clock.h"
+#include "tests/support/service_fixture.h"
 
 namespace tenure::rpc {
 namespace {
@@ -20,23 +18,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ScheduleServiceTest : public ::testing::Test {
+class ScheduleServiceTest : public testing::ServiceFixture<ScheduleService> {
  protected:
-  ScheduleServiceTest() { service_.Register(methods_); }
-
-  JsonAnswer Post(const std::string& method, const std::string& body) {
-    JsonAnswer out;
-    dispatcher_.Call({.path = "/tenure.v1.ScheduleService/" + method, .body = body},
-                     [&](JsonAnswer answer) { out = std::move(answer); });
-    return out;
-  }
-
-  testing::FakeEngine engine_;
-  testing::ManualClock clock_;
-  Metrics metrics_;
-  MethodTable methods_{clock_, metrics_};
-  ScheduleService service_{engine_, Limits{.max_payload_bytes = 1000}};
-  JsonDispatcher dispatcher_{methods_};
+  ScheduleServiceTest() : ServiceFixture("ScheduleService", Limits{.max_payload_bytes = 1000}) {}
 };
 
 constexpr char kJob[] = R"("job":{"queue":"q","kind":"k"})";

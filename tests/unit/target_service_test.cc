@@ -8,9 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/rpc/json_dispatch.h"
-#include "tests/support/fake_engine.h"
-#include "tests/support/manual_clock.h"
+#include "tests/support/service_fixture.h"
 
 namespace tenure::rpc {
 namespace {
@@ -20,24 +18,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
-class TargetServiceTest : public ::testing::Test {
+class TargetServiceTest : public testing::ServiceFixture<TargetService> {
  protected:
-  TargetServiceTest() { service_.Register(methods_); }
-
-  JsonAnswer Post(const std::string& method, const std::string& body) {
-    JsonAnswer out;
-    dispatcher_.Call({.path = "/tenure.v1.TargetService/" + method, .body = body},
-                     [&](JsonAnswer answer) { out = std::move(answer); });
-    return out;
-  }
+  TargetServiceTest() : ServiceFixture("TargetService") {}
   static std::string Create(const std::string& spec) { return absl::StrCat(R"({"name":"t","spec":{)", spec, "}}"); }
-
-  testing::FakeEngine engine_;
-  testing::ManualClock clock_;
-  Metrics metrics_;
-  MethodTable methods_{clock_, metrics_};
-  TargetService service_{engine_};
-  JsonDispatcher dispatcher_{methods_};
 };
 
 constexpr char kStock[] = R"("purpose":"TARGET_PURPOSE_INVENTORY","url":"file:///x","queues":["q"])";

@@ -98,6 +98,17 @@ absl::StatusOr<Job> Client::Get(std::string_view id, const CallOptions& options)
   return internal::TakeJob(*response.mutable_job());
 }
 
+absl::StatusOr<Job> Client::GetRecord(std::string_view id, const CallOptions& options) {
+  if (absl::Status status = internal::CheckText("id", id); !status.ok()) return status;
+  v1::GetRequest request;
+  v1::GetResponse response;
+  request.set_id(std::string(id));
+  request.set_exact(true);
+  absl::Status status = Call(*connection_, request, &response, internal::BoundsOf(*connection_, options));
+  if (!status.ok()) return status;
+  return internal::TakeJob(*response.mutable_job());
+}
+
 absl::StatusOr<Job> Client::WaitForOutcome(std::string_view id, const CallOptions& options) {
   if (absl::Status status = internal::CheckText("id", id); !status.ok()) return status;
   using Clock = std::chrono::steady_clock;
@@ -186,7 +197,7 @@ std::vector<absl::StatusOr<CancelledJob>> Client::CancelBatch(const std::vector<
       },
       [](const v1::CancelRequest& request) { return request.ids_size(); },
       [](v1::CancelResult& result, SteadyTime) {
-        return CancelledJob{std::move(*result.mutable_id()), static_cast<JobState>(result.previous_state())};
+        return CancelledJob{std::move(*result.mutable_job_id()), static_cast<JobState>(result.previous_state())};
       });
 }
 
@@ -227,6 +238,7 @@ absl::StatusOr<Explanation> Client::Explain(std::string_view id, const CallOptio
   absl::Status status = internal::Call(*connection_, request, &response, internal::BoundsOf(*connection_, options));
   if (!status.ok()) return status;
   Explanation to;
+  to.job_id = std::move(*response.mutable_job_id());
   to.queue = std::move(*response.mutable_queue());
   to.state = v1::JobState_IsValid(response.state()) ? static_cast<JobState>(response.state()) : JobState::kUnknown;
   constexpr std::string_view kPrefix = "WAIT_REASON_";

@@ -71,6 +71,12 @@ absl::Status UniqueKeyBusy() {
       {{"field", "unique.key"}}, absl::Milliseconds(200));
 }
 
+absl::Status IdempotencyKeyBusy() {
+  return MakeError(absl::StatusCode::kUnavailable, "KEY_BUSY",
+                   "idempotency_key: another transaction has used it and not committed yet; try again",
+                   {{"field", "idempotency_key"}}, absl::Milliseconds(200));
+}
+
 std::string UniqueName(const NewJob& job) {
   return job.unique->by_kind ? absl::StrCat("k:", job.kind, " ", job.unique->key) : absl::StrCat("q:", job.unique->key);
 }

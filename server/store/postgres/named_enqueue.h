@@ -49,6 +49,7 @@ class KnownKeys {
 const std::vector<JobState>& AllLiveStates();
 // UNAVAILABLE / KEY_BUSY.
 absl::Status UniqueKeyBusy();
+absl::Status IdempotencyKeyBusy();
 // The row of a unique key.
 std::string UniqueName(const NewJob& job);
 // One part of a call that was split goes into the whole; `whole`: there was only one.

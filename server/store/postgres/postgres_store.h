@@ -3,8 +3,9 @@
 //
 // The files: store_queues.cc, store_producers.cc, store_claims.cc, store_settles.cc, store_events.cc,
 // store_replicas.cc, store_shards.cc, store_schedules.cc, store_targets.cc, store_outbox.cc, store_exports.cc,
-// store_moves.cc, store_admission.cc, store_explain.cc, store_rewrites.cc, store_upkeep.cc, store_vacuum.cc,
-// store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in postgres_store.cc.
+// store_moves.cc, moved_jobs.cc, store_admission.cc, store_explain.cc, store_rewrites.cc, store_upkeep.cc,
+// store_vacuum.cc, store_list.cc. What is common to all (connections, deadlines, retries inside, metrics) is Run in
+// postgres_store.cc.
 #pragma once
 
 #include <functional>
@@ -53,6 +54,7 @@ class PostgresStore : public Store {
   absl::StatusOr<EnqueueResult> EnqueueUnique(int32_t queue, std::span<const NewJob> jobs) override;
   absl::StatusOr<Job> Get(const JobId& id) override;
   absl::StatusOr<std::vector<JobId>> Ended(std::span<const JobId> ids) override;
+  absl::StatusOr<std::vector<JobId>> WhereNow(std::span<const JobId> ids) override;
   absl::StatusOr<ListPage> List(const ListFilter& filter) override;
   absl::StatusOr<CancelResult> Cancel(int32_t queue, std::span<const JobId> ids, std::string_view reason) override;
   absl::StatusOr<RetryOutcome> Retry(const JobId& id, std::string_view request_id) override;
@@ -242,6 +244,8 @@ class PostgresStore : public Store {
   absl::Status SplitOnLockTimeout(std::span<const size_t> part,
                                   const std::function<absl::Status(std::span<const size_t>)>& run,
                                   const std::function<void(size_t)>& busy);
+  // Of a graph that cannot be written: refuses the jobs that need what another transaction holds.
+  absl::Status RefuseHeldUp(std::span<const GraphJob> jobs, std::vector<absl::Status>& refused);
   absl::StatusOr<SettleResult> CompletePart(int32_t queue, std::span<const CompleteItem> items,
                                             Transaction::Limits limits);
   // Jobs that are all plain (IsPlain).

@@ -39,10 +39,14 @@ Limit ReadLimit(const Result& rows, int row) {
   return limit;
 }
 
-absl::Status LimitNotFound(std::string_view key) {
-  return MakeError(absl::StatusCode::kNotFound, "LIMIT_NOT_FOUND",
-                   absl::StrCat("there is no such limit: ", key.empty() ? "of the queue" : std::string(key)),
-                   {{"key", std::string(key)}});
+absl::Status LimitNotFound(LimitScope scope, std::string_view key) {
+  const std::string name = absl::StrCat("\"", std::string(key), "\"");
+  std::string what = "the queue has no limit of its own";
+  if (scope == LimitScope::kKey) what = absl::StrCat("the key ", name, " has no limit of its own");
+  if (scope == LimitScope::kPrefix) what = absl::StrCat("there is no limit for keys that begin with ", name);
+  if (scope == LimitScope::kTenant) what = absl::StrCat("the tenant ", name, " has no weight");
+  if (key.empty()) return MakeError(absl::StatusCode::kNotFound, "LIMIT_NOT_FOUND", what);
+  return MakeError(absl::StatusCode::kNotFound, "LIMIT_NOT_FOUND", what, {{"key", std::string(key)}});
 }
 
 // One transaction that admits.
@@ -325,7 +329,7 @@ absl::StatusOr<Limit> PostgresStore::FindLimit(int32_t queue, LimitScope scope, 
   return Run<Limit>("find_limit", [&](Transaction& tx) -> absl::StatusOr<Limit> {
     TENURE_ASSIGN_OR_RETURN(const Result rows,
                             tx.Run(sql::kFindLimit, Params().Add(queue).Add(static_cast<int16_t>(scope)).Add(key)));
-    if (rows.rows() == 0) return LimitNotFound(key);
+    if (rows.rows() == 0) return LimitNotFound(scope, key);
     Limit limit = ReadLimit(rows, 0);
     if (scope == LimitScope::kPrefix || scope == LimitScope::kTenant) return limit;
     GateRow gate;
@@ -373,7 +377,7 @@ absl::Status PostgresStore::DeleteLimit(int32_t queue, LimitScope scope, std::st
                TENURE_ASSIGN_OR_RETURN(
                    const Result rows,
                    tx.RunAndCommit(sql::kDeleteLimit, Params().Add(queue).Add(static_cast<int16_t>(scope)).Add(key)));
-               if (rows.rows() == 0) return LimitNotFound(key);
+               if (rows.rows() == 0) return LimitNotFound(scope, key);
                return true;
              })
       .status();

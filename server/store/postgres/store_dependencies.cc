@@ -5,14 +5,15 @@
 // at the same moment the one whose end is counted last sees both, and nobody decides twice.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "server/store/postgres/errors.h"
-#include "server/store/postgres/fingerprint.h"
+#include "server/store/postgres/graph_enqueue.h"
 #include "server/store/postgres/job_params.h"
-#include "server/store/postgres/named_enqueue.h"
+#include "server/store/postgres/moved_jobs.h"
 #include "server/store/postgres/postgres_store.h"
 #include "statements.sql.h"
 
@@ -22,169 +23,15 @@ namespace {
 constexpr int32_t kDaysTo2000 = 10957;
 // Rows that one look reads.
 constexpr int64_t kRowsPerLook = 1000;
+// How often a graph that is held up is tried whole before it is looked who stands in its way, and how often in all.
+constexpr int kGraphPatience = 3;
+constexpr int kGraphTries = 6;
+// What is held then is held for too long.
+constexpr absl::Duration kProbeWait = absl::Milliseconds(2);
 // A job whose record is gone ended in a way that nobody can tell any more.
 constexpr int32_t kOutcomeUnknown = 0;
 
-using IdsByQueue = std::map<int32_t, std::map<int64_t, int32_t>>;  // Queue, number, day.
-
-// One attempt at accepting a graph. What is refused before it is written is known beforehand: if writing refuses more,
-// everything is undone and begun again without those and without who waits for them.
-class GraphEnqueue {
- public:
-  GraphEnqueue(Transaction& tx, std::span<const GraphJob> jobs, std::vector<absl::Status>& refused)
-      : tx_(tx), jobs_(jobs), refused_(refused) {}
-
-  // False: more was refused, begin again. Leaves the commit to the caller.
-  absl::StatusOr<bool> Write(GraphResult& result) {
-    result.jobs.resize(jobs_.size());
-    TENURE_RETURN_IF_ERROR(WriteJobs(result));
-    if (Refuse(result)) return false;
-    TENURE_ASSIGN_OR_RETURN(const bool all_known, WriteDependencies(result));
-    if (!all_known) return false;
-    return true;
-  }
-
-  // Who waits for what is refused is refused. Also at the beginning.
-  static void Spread(std::span<const GraphJob> jobs, std::vector<absl::Status>& refused) {
-    for (size_t i = 0; i < jobs.size(); ++i) {
-      if (!refused[i].ok() || !jobs[i].job.depends_on) continue;
-      for (int32_t item : jobs[i].job.depends_on->items) {
-        if (item >= 0 && static_cast<size_t>(item) < i && refused[static_cast<size_t>(item)].ok()) continue;
-        refused[i] = MakeError(absl::StatusCode::kFailedPrecondition, "DEPENDENCY_REFUSED",
-                               "depends_on.items: a job of this call that it waits for was refused",
-                               {{"field", "depends_on.items"}});
-        break;
-      }
-    }
-  }
-
- private:
-  absl::Status WriteJobs(GraphResult& result) {
-    std::map<int32_t, std::vector<size_t>> by_queue;
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      if (refused_[i].ok()) by_queue[jobs_[i].queue].push_back(i);
-    }
-    // Keys of all queues before any row of a job.
-    std::map<int32_t, NamedEnqueue> named;
-    for (const auto& [queue, all] : by_queue) {
-      std::vector<const NewJob*> specs;
-      for (size_t at : all) specs.push_back(&jobs_[at].job);
-      TENURE_RETURN_IF_ERROR(named.try_emplace(queue, tx_, queue, int16_t{0}).first->second.Lock(specs));
-    }
-    for (const auto& [queue, all] : by_queue) {
-      std::vector<NamedItem> items;
-      for (size_t at : all) {
-        const NewJob& job = jobs_[at].job;
-        items.push_back({&job, job.idempotency_key, job.idempotency_key.empty() ? "" : Fingerprint(job), "", 0,
-                         job.depends_on.has_value()});
-      }
-      TENURE_ASSIGN_OR_RETURN(EnqueueResult done, named.at(queue).Write(items));
-      for (size_t i = 0; i < all.size(); ++i) result.jobs[all[i]] = std::move(done.jobs[i]);
-      result.ready.insert(result.ready.end(), done.ready.begin(), done.ready.end());
-      GateNames& blocked = result.blocked[queue];
-      blocked.insert(blocked.end(), done.blocked.begin(), done.blocked.end());
-      if (done.earliest_due && (!result.earliest_due || *done.earliest_due < *result.earliest_due)) {
-        result.earliest_due = done.earliest_due;
-      }
-      result.xid = done.xid;
-    }
-    return absl::OkStatus();
-  }
-
-  // True if what was written refused somebody for whom another waits.
-  bool Refuse(const GraphResult& result) {
-    std::vector<absl::Status> now = refused_;
-    for (size_t i = 0; i < jobs_.size(); ++i) now[i].Update(result.jobs[i].status);
-    Spread(jobs_, now);
-    bool more = false;
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      // What the statement refused itself has written nothing.
-      if (now[i].ok() || !refused_[i].ok() || !result.jobs[i].status.ok()) continue;
-      refused_[i] = now[i];
-      more = true;
-    }
-    return more;
-  }
-
-  // A job that is new: one that was there before waits for what it waited for.
-  bool IsNew(const GraphResult& result, size_t at) const {
-    return refused_[at].ok() && result.jobs[at].status.ok() && !result.jobs[at].duplicate && !result.jobs[at].existing;
-  }
-
-  absl::StatusOr<bool> WriteDependencies(GraphResult& result) {
-    struct Edge {
-      JobId awaited;
-      size_t waiting;
-    };
-    std::vector<Edge> edges;
-    IdsByQueue awaited;
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      if (!jobs_[i].job.depends_on || !IsNew(result, i)) continue;
-      for (const JobId& id : jobs_[i].job.depends_on->jobs) edges.push_back({id, i});
-      for (int32_t item : jobs_[i].job.depends_on->items) {
-        edges.push_back({result.jobs[static_cast<size_t>(item)].id, i});
-      }
-    }
-    if (edges.empty()) return true;
-    for (const Edge& edge : edges) awaited[edge.awaited.queue].try_emplace(edge.awaited.seq, edge.awaited.day);
-    std::set<JobId> known;
-    for (const auto& [queue, ids] : awaited) {
-      TENURE_ASSIGN_OR_RETURN(
-          const Result live,
-          tx_.Run(
-              sql::kAwaitJobs,
-              Params().Add(queue).AddArray(ids, [](const auto& i) { return i.first; }).AddArray(ids, [](const auto& i) {
-                return i.second;
-              })));
-      std::map<int64_t, int32_t> gone = ids;
-      for (int row = 0; row < live.rows(); ++row) {
-        const int64_t id = live.Int(row, 0);
-        known.insert({queue, gone.at(id), id});
-        gone.erase(id);
-      }
-      if (gone.empty()) continue;
-      int32_t earliest = std::numeric_limits<int32_t>::max();
-      for (const auto& [unused, day] : gone) earliest = std::min(earliest, day);
-      TENURE_ASSIGN_OR_RETURN(
-          const Result ended,
-          tx_.Run(sql::kResolveEnded,
-                  Params().AddArray(gone, [](const auto& i) { return i.first; }).Add(earliest - kDaysTo2000)));
-      const int of_queue = ended.Column("queue_id"), day = ended.Column("day");
-      for (int row = 0; row < ended.rows(); ++row) {
-        const JobId id{ended.Int32(row, of_queue), ended.Int32(row, day), ended.Int(row, 0)};
-        if (id.queue != queue) continue;
-        known.insert(id);
-        // It counts at once.
-        result.blocked[queue].push_back(AwaitedName(id.seq));
-      }
-    }
-    bool all_known = true;
-    for (const Edge& edge : edges) {
-      if (known.contains(edge.awaited) || !refused_[edge.waiting].ok()) continue;
-      all_known = false;
-      refused_[edge.waiting] = MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                                         absl::StrCat("depends_on.job_ids: there is no job ", edge.awaited.ToString(),
-                                                      ": it never existed, or its history has expired"),
-                                         {{"field", "depends_on.job_ids"}, {"job_id", edge.awaited.ToString()}});
-    }
-    if (!all_known) return false;
-    auto depends_on = [&](const Edge& edge) -> const DependsOn& { return *jobs_[edge.waiting].job.depends_on; };
-    tx_.Queue(sql::kAddDependencies,
-              Params()
-                  .AddArray(edges, [](const Edge& e) { return e.awaited.seq; })
-                  .AddArray(edges, [](const Edge& e) { return e.awaited.queue; })
-                  .AddArray(edges, [](const Edge& e) { return e.awaited.day; })
-                  .AddArray(edges, [&](const Edge& e) { return result.jobs[e.waiting].id.seq; })
-                  .AddArray(edges, [&](const Edge& e) { return result.jobs[e.waiting].id.queue; })
-                  .AddArray(edges, [&](const Edge& e) { return depends_on(e).all_ended; })
-                  .AddArray(edges, [&](const Edge& e) { return depends_on(e).release_on_failure; }));
-    return true;
-  }
-
-  Transaction& tx_;
-  const std::span<const GraphJob> jobs_;
-  std::vector<absl::Status>& refused_;
-};
+using MovedJobs = std::map<JobId, JobId>;
 
 // One look at who waits for jobs that have ended.
 class Resolution {
@@ -234,25 +81,26 @@ class Resolution {
         tx_.Run(sql::kResolveEnded,
                 Params().AddArray(gone, [](const auto& g) { return g.first; }).Add(earliest - kDaysTo2000)));
     for (int row = 0; row < ended.rows(); ++row) ends_[ended.Int(row, 0)] = ended.Int32(row, 1);
-    for (auto end = ends_.begin(); end != ends_.end();) {
-      TENURE_ASSIGN_OR_RETURN(const bool moved, FollowMoved(end->first, end->second));
-      end = moved ? ends_.erase(end) : std::next(end);
-    }
-    return absl::OkStatus();
+    return FollowMoved();
   }
 
-  absl::StatusOr<bool> FollowMoved(int64_t id, int32_t outcome) {
-    if (outcome != static_cast<int32_t>(JobState::kCancelled)) return false;
-    TENURE_ASSIGN_OR_RETURN(const Result forward, tx_.Run(sql::kFindForward, Params().Add(id).Add(queue_)));
-    if (forward.rows() == 0) return false;
-    TENURE_ASSIGN_OR_RETURN(const JobId to, JobId::Parse(forward.Text(0, 0), "forwarded_to"));
-    const std::vector<int64_t> ids{to.seq};
-    const std::vector<int32_t> days{to.day};
-    tx_.Queue(sql::kAwaitJobs, Params().Add(to.queue).AddArray(ids).AddArray(days));
-    tx_.Queue(sql::kFollowMoved, Params().Add(id).Add(to.seq).Add(to.queue).Add(to.day));
-    // It may have ended by now.
-    result_.look[to.queue].push_back(AwaitedName(to.seq));
-    return true;
+  // A dead letter counts as it ended, whatever becomes of it later.
+  absl::Status FollowMoved() {
+    std::vector<JobId> cancelled;
+    for (const auto& [id, outcome] : ends_) {
+      if (outcome == static_cast<int32_t>(JobState::kCancelled)) cancelled.push_back({queue_, days_.at(id), id});
+    }
+    TENURE_ASSIGN_OR_RETURN(const MovedJobs moved, MovedTo(tx_, cancelled));
+    for (const auto& [id, to] : moved) {
+      const std::vector<int64_t> ids{to.seq};
+      const std::vector<int32_t> days{to.day};
+      tx_.Queue(sql::kAwaitJobs, Params().Add(to.queue).AddArray(ids).AddArray(days));
+      tx_.Queue(sql::kFollowMoved, Params().Add(id.seq).Add(to.seq).Add(to.queue).Add(to.day));
+      // It may have ended by now.
+      result_.look[to.queue].push_back(AwaitedName(to.seq));
+      ends_.erase(id.seq);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status LockWaiting() {
@@ -396,7 +244,7 @@ absl::StatusOr<GraphResult> PostgresStore::EnqueueGraph(std::span<const GraphJob
   std::vector<absl::Status> refused;
   for (const GraphJob& job : jobs) refused.push_back(job.refused);
   GraphEnqueue::Spread(jobs, refused);
-  for (;;) {
+  for (int held_up = 0;;) {
     GraphResult result;
     auto done = Run<bool>("enqueue_graph", Transaction::Limits{options_.statement_timeout, kKeyWait},
                           [&](Transaction& tx) -> absl::StatusOr<bool> {
@@ -406,12 +254,18 @@ absl::StatusOr<GraphResult> PostgresStore::EnqueueGraph(std::span<const GraphJob
                             TENURE_RETURN_IF_ERROR(tx.Commit());
                             return true;
                           });
-    if (SqlStateOf(done.status()) == "55P03") {
+    if (SqlStateOf(done.status()) == kLockNotAvailable) {
       Metrics::Add(metrics_.db_retries, {{"reason", "lock_timeout"}});
-      return MakeError(
-          absl::StatusCode::kUnavailable, "JOB_LOCKED",
-          "another transaction holds a job that one of these waits for, or a key of one of them; try again", {},
-          absl::Milliseconds(200));
+      // Another replica is done soon; whoever is not has the jobs refused that need what he holds.
+      if (++held_up < kGraphPatience) continue;
+      if (held_up > kGraphTries) {
+        return MakeError(absl::StatusCode::kUnavailable, "JOB_LOCKED",
+                         "other transactions hold, by turns, jobs that these wait for, or keys of theirs; try again",
+                         {}, absl::Milliseconds(200));
+      }
+      TENURE_RETURN_IF_ERROR(RefuseHeldUp(jobs, refused));
+      GraphEnqueue::Spread(jobs, refused);
+      continue;
     }
     if (!done.ok()) return done.status();
     if (!*done) {
@@ -424,6 +278,21 @@ absl::StatusOr<GraphResult> PostgresStore::EnqueueGraph(std::span<const GraphJob
     }
     return result;
   }
+}
+
+absl::Status PostgresStore::RefuseHeldUp(std::span<const GraphJob> jobs, std::vector<absl::Status>& refused) {
+  const GraphLocks locks(jobs, refused);
+  std::vector<size_t> places(locks.size());
+  std::iota(places.begin(), places.end(), size_t{0});
+  const auto probe = [&](std::span<const size_t> part) {
+    return Run<bool>("enqueue_graph", Transaction::Limits{options_.statement_timeout, kProbeWait},
+                     [&](Transaction& tx) -> absl::StatusOr<bool> {
+                       TENURE_RETURN_IF_ERROR(locks.Take(tx, part));
+                       return true;  // Undone: the transaction ends here.
+                     })
+        .status();
+  };
+  return SplitOnLockTimeout(places, probe, [&](size_t place) { locks.Refuse(place, refused); });
 }
 
 absl::StatusOr<ResolveResult> PostgresStore::ResolveDependents(int32_t queue, std::span<const int64_t> ended) {

@@ -203,6 +203,8 @@ absl::StatusOr<Explanation> PostgresStore::Explain(const JobId& id) {
   });
   if (!live.ok()) return live.status();
   if (*live) return **std::move(live);
+  TENURE_ASSIGN_OR_RETURN(const std::vector<JobId> now, WhereNow({&id, 1}));
+  if (now[0] != id) return Explain(now[0]);
   Explanation ended;
   TENURE_ASSIGN_OR_RETURN(ended.job, Get(id));
   ended.causes.emplace_back();

@@ -14,6 +14,9 @@ namespace tenure::store::postgres {
 namespace {
 
 constexpr int64_t kScan = 5000;
+// Stretches of so many rows that one page may read, some hundredths of a second each: where few rows match, a page
+// without a job would only be asked for again.
+constexpr int kStretches = 20;
 constexpr int kEmptyDays = 32;  // Days looked at for one page.
 constexpr int32_t kDaysTo2000 = 10957;
 
@@ -112,12 +115,24 @@ absl::StatusOr<ListPage> PostgresStore::List(const ListFilter& filter) {
     return rows_scanned >= kScan;
   };
 
+  int stretches = kStretches;
+  // Reads on from `below` until the page is full, nothing is left, or it has read enough; true if there is more.
+  const auto read = [&](int64_t& below, const auto& statement) -> absl::StatusOr<bool> {
+    for (;;) {
+      TENURE_ASSIGN_OR_RETURN(const Result rows, statement(below));
+      --stretches;
+      if (!take(rows, &below)) return false;
+      if (wanted() == 0 || stretches <= 0) return true;
+    }
+  };
+
   if (!position.ended) {
     if (any_live) {
-      TENURE_ASSIGN_OR_RETURN(Result rows,
-                              RunOne("list_live", sql::kListLive, ListParams(filter, position.below, wanted())));
-      int64_t below = 0;
-      if (take(rows, &below)) page.next_page_token = absl::StrCat("l", below);
+      int64_t below = position.below;
+      TENURE_ASSIGN_OR_RETURN(const bool more, read(below, [&](int64_t from) {
+                                return RunOne("list_live", sql::kListLive, ListParams(filter, from, wanted()));
+                              }));
+      if (more) page.next_page_token = absl::StrCat("l", below);
     }
     if (page.next_page_token.empty()) position = Position{true};
   }
@@ -129,14 +144,16 @@ absl::StatusOr<ListPage> PostgresStore::List(const ListFilter& filter) {
       for (int i = 0; i < days.rows() && page.next_page_token.empty(); ++i) {
         const int32_t day = days.Int32(i, 0);
         int64_t below = day == position.day ? position.below : std::numeric_limits<int64_t>::max();
-        if (wanted() == 0 || i >= kEmptyDays) {
+        if (wanted() == 0 || i >= kEmptyDays || stretches <= 0) {
           page.next_page_token = absl::StrCat("e", day, ":", below);
           break;
         }
-        Params params = ListParams(filter, below, wanted());
-        params.Add(day - kDaysTo2000);
-        TENURE_ASSIGN_OR_RETURN(Result rows, RunOne("list_ended", sql::kListEnded, params));
-        if (take(rows, &below)) page.next_page_token = absl::StrCat("e", day, ":", below);
+        TENURE_ASSIGN_OR_RETURN(const bool more, read(below, [&](int64_t from) {
+                                  Params params = ListParams(filter, from, wanted());
+                                  params.Add(day - kDaysTo2000);
+                                  return RunOne("list_ended", sql::kListEnded, params);
+                                }));
+        if (more) page.next_page_token = absl::StrCat("e", day, ":", below);
       }
     }
   }

@@ -39,6 +39,81 @@ Move ReadMove(const Result& r, int row) {
   return move;
 }
 
+// One step of a move: what it may move is locked and counted in the same transaction in which jobs are moved.
+absl::StatusOr<MoveStep> MoveOnce(Transaction& tx, const Fence& fence, int64_t id, int limit, bool with_unique) {
+  MoveStep step;
+  TENURE_ASSIGN_OR_RETURN(
+      const Result move,
+      tx.Run(sql::kMoveBegin, Params().Add(fence.worker).Add(fence.term).Add(id).Add(static_cast<int64_t>(limit))));
+  if (move.rows() == 0) {  // It does not run any more, or the term is over.
+    step.ended = true;
+    step.wait = absl::Seconds(1);
+    TENURE_RETURN_IF_ERROR(tx.Commit());
+    return step;
+  }
+  const auto source = static_cast<MoveSource>(move.Int(0, 0));
+  const bool standing = move.Bool(0, 4);
+  const int64_t allowed = move.Int(0, 7);
+  step.what = standing ? "dead_letter_rule" : source == MoveSource::kBacklog ? "backlog" : "dead_letters";
+  int64_t failed = 0, held = 0, cursor = move.Int(0, 5);
+  bool at_end = false;
+  std::vector<int64_t> in_flight = move.IntArray(0, 8);
+  if (allowed > 0) {
+    Params params;
+    params.Add(move.Int32(0, 1))
+        .Add(move.Int32(0, 2))
+        .AddArray(move.TextArray(0, 3))
+        .Add(cursor)
+        .Add(kRowsPerStep)
+        .Add(allowed)
+        .Add(id);
+    if (source == MoveSource::kBacklog) {
+      params.Add(with_unique);
+    } else {
+      params.Add(standing).Add(move.Time(0, 6));
+    }
+    TENURE_ASSIGN_OR_RETURN(const Result rows,
+                            tx.Run(source == MoveSource::kBacklog ? sql::kMoveBacklog : sql::kMoveDeadLetters, params));
+    for (int row = 0; row < rows.rows(); ++row) {
+      switch (rows.Int(row, 0)) {
+        case 0:
+          step.ready.push_back({rows.Int32(row, 1),
+                                static_cast<int16_t>(rows.Int(row, 2)),
+                                {rows.Int(row, 3), rows.Int(row, 4)},
+                                {rows.Int(row, 5), rows.Int(row, 6)},
+                                rows.Int32(row, 7)});
+          break;
+        case 1: {
+          step.moved = rows.Int(row, 7);
+          failed = rows.Int(row, 9);
+          held = rows.Int(row, 10);
+          at_end = rows.IsNull(row, 11);
+          if (!at_end) cursor = rows.Int(row, 11);
+          const std::vector<int64_t> made = rows.IntArray(row, 12);
+          in_flight.insert(in_flight.end(), made.begin(), made.end());
+          break;
+        }
+        default:
+          step.earliest_due = absl::Seconds(rows.Double(row, 8));
+      }
+    }
+    // Nobody has counted those with unique keys that were left out: the next pass looks for them.
+    if (!with_unique) ++held;
+  }
+  TENURE_ASSIGN_OR_RETURN(const Result counted, tx.RunAndCommit(sql::kMoveCount, Params()
+                                                                                     .Add(id)
+                                                                                     .Add(allowed)
+                                                                                     .Add(step.moved)
+                                                                                     .Add(failed)
+                                                                                     .Add(held)
+                                                                                     .Add(cursor)
+                                                                                     .Add(at_end)
+                                                                                     .AddArray(in_flight)));
+  step.wait = absl::Seconds(counted.Double(0, 0));
+  step.ended = counted.Bool(0, 1);
+  return step;
+}
+
 }  // namespace
 
 absl::StatusOr<Move> PostgresStore::CreateMove(const MoveSpec& spec, int32_t from, int32_t to,
@@ -104,45 +179,21 @@ absl::StatusOr<std::vector<int64_t>> PostgresStore::ListRunningMoves() {
 }
 
 absl::StatusOr<MoveStep> PostgresStore::StepMove(const Fence& fence, int64_t id, int limit) {
-  Params params;
-  params.Add(fence.worker).Add(fence.term).Add(id).Add(static_cast<int64_t>(limit)).Add(kRowsPerStep);
-  MoveStep step;
-  step.ended = true;  // Unless one of them says otherwise; it does not run then, or the term is over.
-  step.wait = absl::Seconds(1);
-  // Each of the two does nothing for a move of the other sort.
-  struct Source {
-    const char* name;
-    const char* what;
-    std::string_view statement;
+  const auto step = [&](bool with_unique) {
+    return Run<MoveStep>("move",
+                         Transaction::Limits{options_.statement_timeout, with_unique ? kKeyWait : absl::ZeroDuration()},
+                         [&](Transaction& tx) { return MoveOnce(tx, fence, id, limit, with_unique); });
   };
-  for (const auto& [name, what, statement] : {Source{"move_dead_letters", "dead_letters", sql::kMoveDeadLetters},
-                                              Source{"move_backlog", "backlog", sql::kMoveBacklog}}) {
-    TENURE_ASSIGN_OR_RETURN(const Result rows, RunOne(name, statement, params));
-    bool standing = false;
-    for (int row = 0; row < rows.rows(); ++row) {
-      switch (rows.Int(row, 0)) {
-        case 0:
-          step.ready.push_back({rows.Int32(row, 1),
-                                static_cast<int16_t>(rows.Int(row, 2)),
-                                {rows.Int(row, 3), rows.Int(row, 4)},
-                                {rows.Int(row, 5), rows.Int(row, 6)},
-                                rows.Int32(row, 7)});
-          break;
-        case 1:
-          step.moved = rows.Int(row, 7);
-          step.wait = absl::Seconds(rows.Double(row, 8));
-          step.ended = rows.Bool(row, 9);
-          standing = rows.Bool(row, 10);
-          break;
-        default:
-          step.earliest_due = absl::Seconds(rows.Double(row, 8));
-      }
-    }
-    Metrics::Add(metrics_.moved_jobs, {{"what", standing ? "dead_letter_rule" : what}},
-                 static_cast<double>(step.moved));
-    if (rows.rows() > 0) break;
+  absl::StatusOr<MoveStep> done = step(true);
+  if (SqlStateOf(done.status()) == "55P03") {
+    // Somebody holds a unique key that one of the jobs would take along: the others need not wait for him.
+    Metrics::Add(metrics_.db_retries, {{"reason", "lock_timeout"}});
+    done = step(false);
   }
-  return step;
+  if (done.ok() && done->moved > 0) {
+    Metrics::Add(metrics_.moved_jobs, {{"what", done->what}}, static_cast<double>(done->moved));
+  }
+  return done;
 }
 
 absl::Status PostgresStore::NoteMoveError(const Fence& fence, int64_t id, std::string_view error) {

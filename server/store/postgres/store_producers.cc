@@ -17,6 +17,11 @@ namespace tenure::store::postgres {
 namespace {
 
 constexpr int32_t kDaysTo2000 = 10957;  // PostgreSQL's date counts from 2000-01-01.
+constexpr int16_t kRetryScope = 1;      // Of the keys that make retries safe to repeat.
+
+std::string RetryKey(const JobId& id, std::string_view request_id) {
+  return absl::StrCat("retry/", id.ToString(), "/", std::string(request_id));
+}
 
 }  // namespace
 
@@ -151,12 +156,8 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
     MergePart(part, part.size() == firsts.size(), *std::move(done), result);
     return absl::OkStatus();
   };
-  TENURE_RETURN_IF_ERROR(SplitOnLockTimeout(firsts, write, [&](size_t at) {
-    result.jobs[at].status =
-        MakeError(absl::StatusCode::kUnavailable, "KEY_BUSY",
-                  "idempotency_key: another transaction has used it and not committed yet; try again",
-                  {{"field", "idempotency_key"}}, absl::Milliseconds(200));
-  }));
+  TENURE_RETURN_IF_ERROR(
+      SplitOnLockTimeout(firsts, write, [&](size_t at) { result.jobs[at].status = IdempotencyKeyBusy(); }));
 
   for (const auto& [at, first] : repeats) {
     EnqueueOutcome& outcome = result.jobs[at];
@@ -191,9 +192,8 @@ absl::StatusOr<Job> PostgresStore::Get(const JobId& id) {
     }
     // Only these two can have been moved.
     if (job && (job->state == JobState::kCancelled || job->state == JobState::kDiscarded)) {
-      TENURE_ASSIGN_OR_RETURN(const Result forward,
-                              RunOne("find_forward", sql::kFindForward, Params().Add(id.seq).Add(id.queue)));
-      if (forward.rows() > 0) job->forwarded_to = forward.Text(0, 0);
+      TENURE_ASSIGN_OR_RETURN(const std::vector<JobId> now, WhereNow({&id, 1}));
+      if (now[0] != id) job->forwarded_to = now[0].ToString();
     }
   }
   if (!job || job->id != id) {
@@ -309,6 +309,20 @@ absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_v
     }
     return outcome;
   }
+  TENURE_ASSIGN_OR_RETURN(const std::vector<JobId> now, WhereNow({&id, 1}));
+  if (now[0] != id) {
+    // A retry of the job before it was moved may have been answered already: its repeat gets the same answer.
+    if (!request_id.empty()) {
+      const std::vector<std::string> keys{RetryKey(id, request_id)};
+      TENURE_ASSIGN_OR_RETURN(const Result known, RunOne("find_keys", sql::kFindKeys,
+                                                         Params().Add(id.queue).Add(kRetryScope).AddArray(keys)));
+      if (known.rows() > 0) {
+        outcome.id = {id.queue, known.Int32(0, 2), known.Int(0, 1)};
+        return outcome;
+      }
+    }
+    return Retry(now[0], request_id);
+  }
   TENURE_ASSIGN_OR_RETURN(Result ended,
                           RunOne("find_ended", sql::kFindEnded, Params().Add(id.seq).Add(id.day - kDaysTo2000)));
   if (ended.rows() == 0 || JobReader(ended).Read(0).id != id) {
@@ -340,22 +354,22 @@ absl::StatusOr<RetryOutcome> PostgresStore::Retry(const JobId& id, std::string_v
         Unique{old.unique_key, old.unique_by_kind, AllLiveStates(), absl::ZeroDuration(), OnConflict::kReject};
   }
   // Without a request id each call makes a job of its own: the key is then one that nobody can repeat.
-  const std::string key = request_id.empty() ? absl::StrCat("once/", Secrets(1)[0], "/", Secrets(1)[0])
-                                             : absl::StrCat("retry/", id.ToString(), "/", std::string(request_id));
+  const std::string key =
+      request_id.empty() ? absl::StrCat("once/", Secrets(1)[0], "/", Secrets(1)[0]) : RetryKey(id, request_id);
   const std::vector<const NewJob*> jobs{&again};
   const std::vector<std::string> keys{key}, prints{Fingerprint(again)}, retry_of{id.ToString()};
-  auto made = again.unique
-                  ? Run<EnqueueResult>(
-                        "retry", Transaction::Limits{options_.statement_timeout, kKeyWait},
-                        [&](Transaction& tx) -> absl::StatusOr<EnqueueResult> {
-                          const std::vector<NamedItem> items{{&again, key, prints[0], retry_of[0], id.seq}};
-                          TENURE_ASSIGN_OR_RETURN(EnqueueResult done, NamedEnqueue(tx, id.queue, 1).Write(items));
-                          TENURE_RETURN_IF_ERROR(tx.Commit());
-                          return done;
-                        })
-                  : Run<EnqueueResult>("retry", [&](Transaction& tx) {
-                      return EnqueueKeyedScoped(tx, id.queue, 1, jobs, keys, prints, retry_of, true);
-                    });
+  auto made = again.unique ? Run<EnqueueResult>(
+                                 "retry", Transaction::Limits{options_.statement_timeout, kKeyWait},
+                                 [&](Transaction& tx) -> absl::StatusOr<EnqueueResult> {
+                                   const std::vector<NamedItem> items{{&again, key, prints[0], retry_of[0], id.seq}};
+                                   TENURE_ASSIGN_OR_RETURN(EnqueueResult done,
+                                                           NamedEnqueue(tx, id.queue, kRetryScope).Write(items));
+                                   TENURE_RETURN_IF_ERROR(tx.Commit());
+                                   return done;
+                                 })
+                           : Run<EnqueueResult>("retry", [&](Transaction& tx) {
+                               return EnqueueKeyedScoped(tx, id.queue, kRetryScope, jobs, keys, prints, retry_of, true);
+                             });
   if (SqlStateOf(made.status()) == "55P03") {
     outcome.status = UniqueKeyBusy();
     return outcome;

@@ -134,9 +134,17 @@ absl::StatusOr<Queue> PostgresStore::UpdateQueue(std::string_view name, const Qu
     if (fields.contains("dead_letter_queue")) {
       TENURE_RETURN_IF_ERROR(CheckRule(tx, name, settings.dead_letter_queue));
     }
-    TENURE_ASSIGN_OR_RETURN(Result changed, tx.RunAndCommit(sql::kUpdateQueue, params));
+    TENURE_ASSIGN_OR_RETURN(Result changed, tx.Run(sql::kUpdateQueue, params));
     if (changed.rows() == 0) return QueueNotFound(name);
-    return ReadQueue(changed, 0);
+    Queue queue = ReadQueue(changed, 0);
+    // One that is paused keeps its rate.
+    if (fields.contains("dead_letter_jobs_per_second") && !fields.contains("dead_letter_queue") &&
+        settings.dead_letter_rate && queue.settings.dead_letter_queue.empty()) {
+      return InvalidField("settings.dead_letter_jobs_per_second",
+                          "needs dead_letter_queue: the queue has no rule for its dead letters");
+    }
+    TENURE_RETURN_IF_ERROR(tx.Commit());
+    return queue;
   });
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/status.h"
@@ -282,6 +283,7 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   TENURE_ASSIGN_OR_RETURN(Result live, RunOne("resolve_live", sql::kResolveLive, Params().Add(queue).AddArray(ids)));
   std::map<int64_t, int> live_rows;
+  const int live_day = live.Column("day");
   for (int row = 0; row < live.rows(); ++row) live_rows[live.Int(row, 0)] = row;
   std::vector<int64_t> absent;
   for (int64_t id : ids) {
@@ -293,6 +295,20 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
     TENURE_ASSIGN_OR_RETURN(
         ended, RunOne("resolve_ended", sql::kResolveEnded, Params().AddArray(absent).Add(earliest - kDaysTo2000)));
     for (int row = 0; row < ended.rows(); ++row) ended_rows[ended.Int(row, 0)] = row;
+  }
+  std::vector<JobId> cancelled;
+  for (const LeaseToken& token : tokens) {
+    const auto row = ended_rows.find(token.job.seq);
+    if (row != ended_rows.end() && static_cast<JobState>(ended.Int(row->second, 1)) == JobState::kCancelled) {
+      cancelled.push_back(token.job);
+    }
+  }
+  std::set<JobId> moved;
+  if (!cancelled.empty()) {
+    TENURE_ASSIGN_OR_RETURN(const std::vector<JobId> now, WhereNow(cancelled));
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i] != cancelled[i]) moved.insert(cancelled[i]);
+    }
   }
 
   // What a token that a verb settled answers to another call: the same verb is a replay.
@@ -310,6 +326,11 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
     const LeaseToken& token = tokens[i];
     ResolvedToken& answer = resolved[i];
     if (auto row = live_rows.find(token.job.seq); row != live_rows.end()) {
+      // No job has this id: it must not be spoken of as if one did.
+      if (live.Int32(row->second, live_day) != token.job.day) {
+        answer.state = TokenState::kJobNotFound;
+        continue;
+      }
       const JobState job_state = static_cast<JobState>(live.Int(row->second, state));
       if (job_state == JobState::kLeased && live.Int(row->second, number) == token.number &&
           live.Int(row->second, secret) == token.secret) {
@@ -324,12 +345,18 @@ absl::StatusOr<std::vector<ResolvedToken>> PostgresStore::ResolveTokens(int32_t 
       }
     } else if (auto gone = ended_rows.find(token.job.seq); gone != ended_rows.end()) {
       const int at = gone->second;
+      if (ended.Int32(at, ended.Column("day")) != token.job.day) {
+        answer.state = TokenState::kJobNotFound;
+        continue;
+      }
       answer.job_state = static_cast<JobState>(ended.Int(at, 1));
       if (ended.Int(at, 2) == token.number && ended.Int(at, 3) == token.secret) {
         answer.state = settled_by(static_cast<Verb>(ended.Int(at, 4)));
       } else {
-        // Not the lease that ended it, so it was lost before; a cancelled job is told as such all the same.
-        answer.state = answer.job_state == JobState::kCancelled ? TokenState::kCancelled : TokenState::kLeaseLost;
+        // Not the lease that ended it, so it was lost before; a cancelled job is told as such all the same, unless it
+        // was moved: then it goes on.
+        answer.state = answer.job_state == JobState::kCancelled && !moved.contains(token.job) ? TokenState::kCancelled
+                                                                                              : TokenState::kLeaseLost;
       }
     } else {
       answer.state = TokenState::kJobNotFound;

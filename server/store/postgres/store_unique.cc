@@ -1,5 +1,6 @@
 // PostgresStore: jobs with unique keys, and the keys that nobody holds any more.
 #include <numeric>
+#include <set>
 
 #include "server/base/status.h"
 #include "server/store/postgres/errors.h"
@@ -30,7 +31,22 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueUnique(int32_t queue, std::s
   result.jobs.resize(jobs.size());
   std::vector<size_t> all(jobs.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  const auto write = [&](std::span<const size_t> part) -> absl::Status {
+  // Names and keys that somebody holds: found once, whoever else of the batch has them.
+  std::set<std::string> held;
+  const auto is_held = [&](const NewJob& job) {
+    return (job.unique && held.contains("u" + UniqueName(job))) ||
+           (!job.idempotency_key.empty() && held.contains("i" + job.idempotency_key));
+  };
+  const auto write = [&](std::span<const size_t> all_of_part) -> absl::Status {
+    std::vector<size_t> part;
+    for (size_t at : all_of_part) {
+      if (is_held(jobs[at])) {
+        result.jobs[at].status = UniqueKeyBusy();
+      } else {
+        part.push_back(at);
+      }
+    }
+    if (part.empty()) return absl::OkStatus();
     std::vector<NamedItem> items;
     for (size_t at : part) {
       const NewJob& job = jobs[at];
@@ -47,7 +63,11 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueUnique(int32_t queue, std::s
     MergePart(part, part.size() == jobs.size(), *std::move(done), result);
     return absl::OkStatus();
   };
-  TENURE_RETURN_IF_ERROR(SplitOnLockTimeout(all, write, [&](size_t at) { result.jobs[at].status = UniqueKeyBusy(); }));
+  TENURE_RETURN_IF_ERROR(SplitOnLockTimeout(all, write, [&](size_t at) {
+    result.jobs[at].status = UniqueKeyBusy();
+    if (jobs[at].unique) held.insert("u" + UniqueName(jobs[at]));
+    if (!jobs[at].idempotency_key.empty()) held.insert("i" + jobs[at].idempotency_key);
+  }));
   return result;
 }
 

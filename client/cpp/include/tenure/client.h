@@ -106,8 +106,13 @@ class Client {
   std::vector<absl::StatusOr<Enqueued>> EnqueueBatch(const std::vector<JobSpec>& specs,
                                                      const CallOptions& options = {});
 
+  // The id of a job that was moved stands for the job that it became, in all calls but GetRecord.
+
   // One job, live or ended. Repeated: yes. Errors: INVALID_ARGUMENT, NOT_FOUND / JOB_NOT_FOUND.
   absl::StatusOr<Job> Get(std::string_view id, const CallOptions& options = {});
+  // The record of this very id, also if the job was moved: how it ended, and in `forwarded_to` where it is now. As Get
+  // otherwise.
+  absl::StatusOr<Job> GetRecord(std::string_view id, const CallOptions& options = {});
   // Waits until the job has ended and returns it. The wait is CallOptions::timeout (here the default is: without end).
   // Repeated: yes, so that a restart of the daemon does not end the wait. Errors: as Get; DEADLINE_EXCEEDED (still
   // live).

@@ -13,7 +13,7 @@ namespace tenure::client {
 
 enum class MoveSource {
   kDeadLetters = 1,  // Those there are now. Each becomes a new ready job with fresh budgets.
-  kBacklog = 2,      // Scheduled and ready jobs. Each goes on under a new id.
+  kBacklog = 2,      // Live jobs, but for those that are leased. Each goes on under a new id.
 };
 
 enum class MoveState { kUnknown = 0, kRunning = 1, kPaused = 2, kDone = 3, kCancelled = 4 };

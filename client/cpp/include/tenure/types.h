@@ -100,7 +100,7 @@ struct Job {
   std::string unique_key;                     // Not of claimed jobs.
   bool unique_by_kind = false;                // Its scope.
   std::string retry_of;
-  std::string forwarded_to;  // The job that this one was moved to. Not from List.
+  std::string forwarded_to;  // Only from GetRecord: where this job is now, if it was moved.
   std::string idempotency_key;
   std::optional<Time> create_time;
   std::optional<Time> due_time;
@@ -131,6 +131,7 @@ struct WaitCause {
 };
 
 struct Explanation {
+  std::string job_id;  // The one asked for, or where that one was moved.
   std::string queue;
   JobState state = JobState::kUnknown;
   std::vector<WaitCause> causes;  // First things first; at least one.
@@ -197,7 +198,7 @@ struct Enqueued {
 
 // A job that a Cancel ended.
 struct CancelledJob {
-  std::string job_id;
+  std::string job_id;                            // The one asked for, or where that one was moved.
   JobState previous_state = JobState::kUnknown;  // CANCELLED if it already was.
 };
 

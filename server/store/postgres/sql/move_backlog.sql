@@ -1,48 +1,46 @@
--- Moves the next scheduled and ready jobs of a move: each leaves tenure.job for history as cancelled, and goes on under a new id in the other queue
--- with its counters and its due time, in one statement with the link from the old id, the event of its end (for targets that want it) and the
--- move's own counts. $1, $2 name and term of
--- the leader: nothing is written once the term is over; $3 move, $4 most jobs, $5 most jobs to read. Locks the move, and the jobs that it moves,
--- passing over those that somebody holds. Reads the primary key of tenure.job beyond the cursor, jobs of other queues among them.
--- What has a gate to pass in the other queue is blocked there; an event says at which gates of both queues to look, and for which jobs others wait.
--- Row sorts: 0 what became ready; 1 how many were moved, how long to wait, has it ended; 2 how many are scheduled, and when the
--- first of them is due.
-with in_term as materialized (
-  select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
-),
-move as materialized (
-  select m.*, greatest(m.used_until, now() - interval '1 second') as used from tenure.move m
-  where m.id = $3 and m.state = 1 and m.source = 2 and exists (select 1 from in_term)
-  for update
-),
-flying as materialized (
-  select coalesce(array_agg(f.id order by f.id), '{}') as ids
-  from move m
-  cross join unnest(m.in_flight) as f (id)
-  cross join lateral (select 1 from tenure.job j where j.id = f.id and j.queue_id = m.to_queue_id limit 1) j
-),
-allowed as materialized (
-  select greatest(0, least($4::bigint, coalesce(floor(m.rate * extract(epoch from now() - m.used))::bigint, $4),
-                           coalesce(m.max_in_flight - cardinality(f.ids), $4))) as jobs
-  from move m cross join flying f
-),
-page as materialized (
-  select j.id, j.queue_id from tenure.job j
-  where j.id > (select m.cursor_id from move m) and (select a.jobs from allowed a) > 0
-  order by j.id limit $5
+-- Moves the next jobs of a backlog that are neither leased nor suspended: each leaves tenure.job for history as cancelled, and goes on under a new id in the other queue with its
+-- counters and its due time, in one statement with the link from the old id and the event of its end (for targets that want it). $1 the queue that they leave, $2 the other
+-- one, $3 their kinds (empty: all), $4 read beyond this id, $5 most jobs to read, $6 most to move, $7 the move, which move_begin.sql has locked; $8 also those with unique keys. Locks the
+-- jobs that it moves, passing over those that somebody holds, and then the unique keys that they take along. Reads the primary key of tenure.job, jobs of other queues among
+-- them, and job_group.
+-- What has a gate to pass in the other queue is blocked there, wherever it stood in its own; an event says at which gates of both queues to look, and for which jobs others
+-- wait. Of a group the first job goes first: as long as one stays behind (it is leased, or somebody holds it) the later ones are held back. A job that waits for others goes on
+-- waiting for them. A unique key that the job held goes along, unless a job of the other queue has it; whether that one still counts is seen in the snapshot, and a key that was
+-- taken since then is left to its new holder.
+-- Row sorts: 0 what became ready; 1 how many were moved, had no payload, were held back, how far was read (NULL: to the end), and the new ids; 2 how many are scheduled, and
+-- when the first of them is due.
+with page as materialized (
+  select j.id, j.queue_id from tenure.job j where j.id > $4 order by j.id limit $5
 ),
 candidate as materialized (
-  select p.id, p.queue_id, m.to_queue_id, m.kinds from page p join move m on m.from_queue_id = p.queue_id order by p.id
+  select p.id from page p where p.queue_id = $1 order by p.id
 ),
-picked as materialized (
-  select j.*, c.to_queue_id, (j.state + 0)::int as old_state,
-         case when (j.state + 0) = 1 then 1 when tenure.first_gate(j.group_key, j.concurrency_keys, c.to_queue_id = any (array(select q.id from tenure.queue q where q.gated))) is null then 3 else 2 end as new_state
-  from candidate c
+locked as materialized (
+  select j.* from candidate c
   cross join lateral (
     select j.* from tenure.job j
-    where j.id = c.id and j.queue_id = c.queue_id and (j.state + 0) in (1, 3) and (c.kinds = '{}' or j.kind = any (c.kinds))
+    where j.id = c.id and j.queue_id = $1 and (j.state + 0) in (1, 2, 3) and ($3::text[] = '{}' or j.kind = any ($3))
+      and ($8::boolean or j.unique_name is null)
     for update skip locked
   ) j
-  limit (select a.jobs from allowed a)
+  limit $6
+),
+behind as materialized (
+  select g.group_key, f.id
+  from (select distinct l.group_key from locked l where l.group_key is not null) g
+  cross join lateral (
+    select o.id from tenure.job o
+    where o.queue_id = $1 and o.group_key = g.group_key and ($3::text[] = '{}' or o.kind = any ($3))
+      and not o.id = any (array(select l.id from locked l))
+    order by (o.id + 0) limit 1
+  ) f
+),
+picked as materialized (
+  select l.*, $2::int as to_queue_id, (l.state + 0)::int as old_state, (l.state + 0) = 2 and l.gate is null as waits,
+         case when (l.state + 0) = 1 then 1 when (l.state + 0) = 2 and l.gate is null then 2
+              when tenure.first_gate(l.group_key, l.concurrency_keys, (select q.gated from tenure.queue q where q.id = $2)) is null then 3 else 2 end as new_state
+  from locked l
+  where not exists (select 1 from behind b where b.group_key = l.group_key and b.id < l.id)
 ),
 fresh as materialized (
   select nextval('tenure.job_id') as new_id, p.*, l.data as large
@@ -54,7 +52,7 @@ broken as materialized (
 ),
 claimed as (
   insert into tenure.forward as f (job_id, queue_id, job_day, to_job_id, to_queue_id, to_job_day, move_id, moved_at)
-  select n.id, n.queue_id, n.day, n.new_id, n.to_queue_id, tenure.today(), $3, now() from fresh n
+  select n.id, n.queue_id, n.day, n.new_id, n.to_queue_id, tenure.today(), $7, now() from fresh n
   where n.id not in (select b.id from broken b) order by n.id
   on conflict (job_id) do nothing
   returning f.job_id
@@ -82,17 +80,46 @@ inserted as (
   insert into tenure.job as j (id, queue_id, state, priority, rank, day, attempt, failures, crashes, releases, snoozes, max_attempts, crash_budget, due_at,
     expires_at, created_at, updated_at, started_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us,
     backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of,
-    concurrency_keys, group_key, gate)
+    concurrency_keys, group_key, gate, unique_name)
   select w.new_id, w.to_queue_id, w.new_state, w.priority, 0, tenure.today(), w.attempt, w.failures, w.crashes, w.releases, w.snoozes, w.max_attempts,
     w.crash_budget, w.due_at,
-    coalesce(w.expires_at, case when w.started_at is null
+    coalesce(w.expires_at, case when w.started_at is null and not w.waits
       then greatest(w.due_at, now()) + (select q.start_within_us from tenure.queue q where q.id = w.to_queue_id) * interval '1 microsecond' end),
     w.created_at, now(), w.started_at, w.kind, w.tenant, w.payload_size, w.payload,
     case when w.large is not null then tenure.today() end, w.content_type, w.headers, w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us,
     w.error_message, w.error_type, w.error_detail, w.error_attempt, w.error_at,
     coalesce(w.effect_key, tenure.job_text(w.queue_id, w.day, w.id)), tenure.job_text(w.queue_id, w.day, w.id), w.concurrency_keys, w.group_key,
-    case when w.new_state = 2 then tenure.first_gate(w.group_key, w.concurrency_keys, true) end
+    case when w.new_state = 2 and not w.waits then tenure.first_gate(w.group_key, w.concurrency_keys, true) end, w.unique_name
   from won w
+),
+waiting as materialized (
+  select array_agg(w.id order by w.id) as ids, array_agg(w.new_id order by w.id) as new_ids from won w where w.waits
+),
+renamed as (
+  update tenure.dependency as d
+  set job_id = (select v.new_ids from waiting v)[width_bucket(d.job_id, (select v.ids from waiting v))], queue_id = $2
+  where (d.job_id + 0) = any (array(select unnest(v.ids) from waiting v))
+),
+holding as materialized (
+  select w.unique_name as name, w.new_id, k.held_until
+  from won w
+  cross join lateral (
+    select k.held_until from tenure.unique_key k where k.queue_id = $1 and k.name = w.unique_name and k.job_id = w.id limit 1
+  ) k
+  where w.unique_name is not null
+),
+over as materialized (
+  select k.job_id
+  from holding h
+  cross join lateral (select k.job_id, k.held_until from tenure.unique_key k where k.queue_id = $2 and k.name = h.name limit 1) k
+  where k.held_until <= now() and not exists (select 1 from tenure.job j where j.id = k.job_id and j.queue_id = $2)
+),
+taken as (
+  insert into tenure.unique_key as k (queue_id, name, job_id, job_day, held_until)
+  select $2, h.name, h.new_id, tenure.today(), h.held_until from holding h order by h.name
+  on conflict (queue_id, name) do update
+    set job_id = excluded.job_id, job_day = excluded.job_day, held_until = excluded.held_until
+    where k.job_id = any (array(select o.job_id from over o))
 ),
 large as (
   insert into tenure.payload as p (day, id, queue_id, data)
@@ -107,8 +134,9 @@ told as (
   select tenure.event_slot(), r.queue_id, 1, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, r.jobs from range r
 ),
 gone as (
-  insert into tenure.event as e (slot, queue_id, type, scheduled, ready, cancelled)
-  select tenure.event_slot(), w.queue_id, 2, -count(*) filter (where w.old_state = 1), -count(*) filter (where w.old_state = 3), count(*)
+  insert into tenure.event as e (slot, queue_id, type, scheduled, blocked, ready, cancelled)
+  select tenure.event_slot(), w.queue_id, 2, -count(*) filter (where w.old_state = 1), -count(*) filter (where w.old_state = 2),
+         -count(*) filter (where w.old_state = 3), count(*)
   from won w group by w.queue_id
 ),
 held as (
@@ -119,10 +147,10 @@ asked as (
   insert into tenure.event as e (slot, queue_id, type, admit)
   select tenure.event_slot(), x.queue_id, 5, array_agg(distinct x.name) from (
     select w.to_queue_id as queue_id, n.name from won w cross join lateral unnest(array(select 'k' || k from unnest(w.concurrency_keys) as k) || coalesce(array['g' || w.group_key], '{}') || array['q']) as n (name)
-    where w.new_state = 2
+    where w.new_state = 2 and not w.waits
     union all
     select w.queue_id, n.name from won w cross join lateral unnest(array(select 'k' || k from unnest(w.concurrency_keys) as k) || coalesce(array['g' || w.group_key], '{}') || array['q']) as n (name)
-    where w.gate is not null
+    where w.gate is not null or w.group_key is not null
     union all
     select w.queue_id, 'w' || w.id from won w where w.awaited
   ) x group by x.queue_id
@@ -133,45 +161,21 @@ outbound as (
   select (select tenure.event_slot()), w.queue_id, 8, w.id, w.day, w.kind, w.tenant, w.attempt, w.failures, w.crashes, w.created_at, w.started_at,
     now(), 'moved to ' || tenure.job_text(w.to_queue_id, tenure.today(), w.new_id), 'Moved', w.effect_key, w.retry_of, w.headers
   from won w
-  where (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, (select m.from_queue_id from move m)])) & 4 <> 0
+  where (select bit_or(i.events) from tenure.outbox_interest i where i.queue_id = any (array[0, $1])) & 4 <> 0
 ),
 later as (
   insert into tenure.event as e (slot, queue_id, type, scheduled, enqueued, due_at)
   select tenure.event_slot(), w.to_queue_id, 2, count(*), count(*), min(w.due_at) from won w where w.new_state = 1 group by w.to_queue_id
-),
-done as materialized (
-  select (select count(*) from won) as moved, (select count(*) from broken) as failed, (select count(*) from page) as read,
-         -- Not all of the page was looked at if the limit was reached.
-         case when (select count(*) from picked) >= (select a.jobs from allowed a) then (select max(p.id) from picked p)
-              else (select max(p.id) from page p) end as cursor_id,
-         (select a.jobs from allowed a) > 0 and (select count(*) from page) = 0 as at_end
-),
-counted as (
-  update tenure.move as m
-  set moved = m.moved + d.moved,
-      failed = case when d.at_end and v.moved_in_pass > 0 then 0 else m.failed + d.failed end,
-      last_error = case when d.moved > 0 then '' when d.failed > 0 then 'the payload of a job is gone: was a partition dropped by hand?' else m.last_error end,
-      cursor_id = case when d.at_end then 0 else coalesce(d.cursor_id, m.cursor_id) end,
-      moved_in_pass = case when d.at_end then 0 else m.moved_in_pass + d.moved end,
-      used_until = case when m.rate is null then now() else v.used + d.moved * interval '1 second' / m.rate end,
-      in_flight = case when m.max_in_flight is null then '{}' else (select f.ids from flying f) || array(select w.new_id from won w order by w.new_id) end,
-      state = case when d.at_end and v.moved_in_pass = 0 then 3 else m.state end,
-      ended_at = case when d.at_end and v.moved_in_pass = 0 then now() end,
-      updated_at = now()
-  from done d cross join move v
-  where m.id = v.id
-  returning m.state, m.used_until, m.rate
 )
-select 0 as row_sort, r.queue_id, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, null::float8 as seconds, false as ended, false as standing
+select 0 as row_sort, r.queue_id, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, null::float8 as seconds,
+       null::bigint as failed, null::bigint as held, null::bigint as cursor_id, null::bigint[] as made
 from range r
 union all
-select 1, null, null, null, null, null, null, d.moved,
-       -- Until the rate allows a tenth of a second's jobs, at least one; a tenth of a second where nothing is allowed; else at once.
-       greatest(case when c.rate is not null
-                     then extract(epoch from c.used_until + greatest(1, c.rate / 10.0) / c.rate * interval '1 second' - now()) else 0 end,
-                case when a.jobs = 0 then 0.1 else 0 end)::float8,
-       c.state <> 1, false
-from done d cross join allowed a cross join counted c
+select 1, null, null, null, null, null, null, (select count(*) from won), null,
+       (select count(*) from broken), (select count(*) from locked) - (select count(*) from picked),
+       -- Not all of the page was looked at if the limit was reached.
+       case when (select count(*) from locked) >= $6 then (select max(l.id) from locked l) else (select max(p.id) from page p) end,
+       array(select w.new_id from won w order by w.new_id)
 union all
-select 2, null, null, null, null, null, null, count(*), extract(epoch from min(w.due_at) - now())::float8, false, false
+select 2, null, null, null, null, null, null, count(*), extract(epoch from min(w.due_at) - now())::float8, null, null, null, null
 from won w where w.new_state = 1 having count(*) > 0;

@@ -1,53 +1,28 @@
--- Moves the next dead letters of a move: each becomes a ready job (or a blocked one, if it has a gate to pass) with fresh budgets, in one statement with the link from the old id and the move's
--- own counts. A standing move takes what tenure.dead_letter_due names of its queue, and strikes out what was moved or cannot be; any other one
--- the dead letters that were there when it was made. $1, $2 name and term of the leader: nothing is written once the term is over; $3 move, $4 most jobs, $5 most dead letters to
--- read. Locks the move, and the dead letters that it moves, passing over those that somebody holds. Reads the primary key of
--- tenure.dead_letter (of tenure.dead_letter_due) beyond the cursor, dead letters of other queues among them. Row sorts: 0 what became ready; 1 how many were moved, how long
--- to wait, has it ended; 2 as 1 for what is scheduled (never).
-with in_term as materialized (
-  select true as yes from tenure.leader l where l.worker = $1 and l.term = $2 for share
-),
-move as materialized (
-  select m.*, greatest(m.used_until, now() - interval '1 second') as used from tenure.move m
-  where m.id = $3 and m.state = 1 and m.source = 1 and exists (select 1 from in_term)
-  for update
-),
-flying as materialized (
-  select coalesce(array_agg(f.id order by f.id), '{}') as ids
-  from move m
-  cross join unnest(m.in_flight) as f (id)
-  cross join lateral (select 1 from tenure.job j where j.id = f.id and j.queue_id = m.to_queue_id limit 1) j
-),
-allowed as materialized (
-  select greatest(0, least($4::bigint, coalesce(floor(m.rate * extract(epoch from now() - m.used))::bigint, $4),
-                           coalesce(m.max_in_flight - cardinality(f.ids), $4))) as jobs
-  from move m cross join flying f
-),
-page as materialized (
-  (select h.id, h.ended_on, h.queue_id from tenure.dead_letter h
-   where (select not m.standing from move m) and h.id > (select m.cursor_id from move m) and (select a.jobs from allowed a) > 0
-   order by h.id limit $5)
+-- Moves the next dead letters of a move: each becomes a ready job (or a blocked one, if it has a gate to pass) with fresh budgets, in one statement with the link from the old
+-- id. $1 the queue in which they died, $2 the other one, $3 their kinds (empty: all), $4 read beyond this id, $5 most to read, $6 most to move, $7 the move, which move_begin.sql
+-- has locked; $8 whether it is a standing one: that takes what tenure.dead_letter_due names of its queue, and strikes out what was moved or cannot be; any other one the dead letters
+-- that were there at $9. Locks the dead letters that it moves, passing over those that somebody holds. Reads the primary key of tenure.dead_letter (of tenure.dead_letter_due)
+-- beyond the cursor, dead letters of other queues among them. Row sorts as those of move_backlog.sql.
+with page as materialized (
+  (select h.id, h.ended_on, h.queue_id from tenure.dead_letter h where not $8::boolean and h.id > $4 order by h.id limit $5)
   union all
-  (select d.id, d.ended_on, d.queue_id from tenure.dead_letter_due d
-   where (select m.standing from move m) and d.queue_id = (select m.from_queue_id from move m) and d.id > (select m.cursor_id from move m)
-     and (select a.jobs from allowed a) > 0
-   order by d.id limit $5)
+  (select d.id, d.ended_on, d.queue_id from tenure.dead_letter_due d where $8::boolean and d.queue_id = $1 and d.id > $4 order by d.id limit $5)
 ),
 candidate as materialized (
-  select p.id, p.ended_on, p.queue_id, m.to_queue_id, m.kinds, m.created_at, m.standing from page p join move m on m.from_queue_id = p.queue_id order by p.id
+  select p.id, p.ended_on from page p where p.queue_id = $1 order by p.id
 ),
 picked as materialized (
-  select h.*, c.to_queue_id,
-         case when tenure.first_gate(h.group_key, h.concurrency_keys, c.to_queue_id = any (array(select q.id from tenure.queue q where q.gated))) is null then 3 else 2 end as new_state
+  select h.*, $2::int as to_queue_id,
+         case when tenure.first_gate(h.group_key, h.concurrency_keys, (select q.gated from tenure.queue q where q.id = $2)) is null then 3 else 2 end as new_state
   from candidate c
   cross join lateral (
     select h.* from tenure.dead_letter h
-    where h.id = c.id and h.ended_on = c.ended_on and h.queue_id = c.queue_id and (c.standing or h.ended_at <= c.created_at)
-      and (c.kinds = '{}' or h.kind = any (c.kinds))
+    where h.id = c.id and h.ended_on = c.ended_on and h.queue_id = $1 and ($8::boolean or h.ended_at <= $9)
+      and ($3::text[] = '{}' or h.kind = any ($3))
       and not exists (select 1 from tenure.forward f where f.job_id = h.id)
     for update skip locked
   ) h
-  limit (select a.jobs from allowed a)
+  limit $6
 ),
 fresh as materialized (
   select nextval('tenure.job_id') as new_id, p.*, l.data as large
@@ -59,7 +34,7 @@ broken as materialized (
 ),
 claimed as (
   insert into tenure.forward as f (job_id, queue_id, job_day, to_job_id, to_queue_id, to_job_day, move_id, moved_at)
-  select n.id, n.queue_id, n.day, n.new_id, n.to_queue_id, tenure.today(), $3, now() from fresh n
+  select n.id, n.queue_id, n.day, n.new_id, n.to_queue_id, tenure.today(), $7, now() from fresh n
   where n.id not in (select b.id from broken b) order by n.id
   on conflict (job_id) do nothing
   returning f.job_id
@@ -69,7 +44,7 @@ won as materialized (
 ),
 struck as (
   delete from tenure.dead_letter_due as d
-  where d.queue_id = (select m.from_queue_id from move m where m.standing)
+  where $8::boolean and d.queue_id = $1
     and d.id = any (array(select w.id from won w union all select b.id from broken b union all
       select p.id from page p
       left join lateral (select true as moved from tenure.forward f where f.job_id = p.id limit 1) f on true
@@ -109,40 +84,12 @@ asked as (
   select tenure.event_slot(), w.to_queue_id, 5, array_agg(distinct n.name) from won w
   cross join lateral unnest(array(select 'k' || k from unnest(w.concurrency_keys) as k) || coalesce(array['g' || w.group_key], '{}') || array['q']) as n (name)
   where w.new_state = 2 group by w.to_queue_id
-),
-done as materialized (
-  select (select count(*) from won) as moved, (select count(*) from broken) as failed, (select count(*) from page) as read,
-         -- Not all of the page was looked at if the limit was reached.
-         case when (select count(*) from picked) >= (select a.jobs from allowed a) then (select max(p.id) from picked p)
-              else (select max(p.id) from page p) end as cursor_id,
-         (select a.jobs from allowed a) > 0 and (select count(*) from page) = 0 as at_end
-),
-counted as (
-  update tenure.move as m
-  set moved = m.moved + d.moved,
-      failed = case when d.at_end and v.moved_in_pass > 0 and not v.standing then 0 else m.failed + d.failed end,
-      last_error = case when d.moved > 0 then '' when d.failed > 0 then 'the payload of a job is gone: was a partition dropped by hand?' else m.last_error end,
-      cursor_id = case when d.at_end then 0 else coalesce(d.cursor_id, m.cursor_id) end,
-      moved_in_pass = case when d.at_end then 0 else m.moved_in_pass + d.moved end,
-      used_until = case when m.rate is null then now() else v.used + d.moved * interval '1 second' / m.rate end,
-      in_flight = case when m.max_in_flight is null then '{}' else (select f.ids from flying f) || array(select w.new_id from won w order by w.new_id) end,
-      state = case when d.at_end and v.moved_in_pass = 0 and not v.standing then 3 else m.state end,
-      ended_at = case when d.at_end and v.moved_in_pass = 0 and not v.standing then now() end,
-      updated_at = now()
-  from done d cross join move v
-  where m.id = v.id
-  returning m.state, m.used_until, m.rate, m.standing
 )
-select 0 as row_sort, r.queue_id, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, null::float8 as seconds, false as ended, false as standing
+select 0 as row_sort, r.queue_id, r.priority, r.low_rank, r.low_id, r.high_rank, r.high_id, r.jobs, null::float8 as seconds,
+       null::bigint as failed, null::bigint as held, null::bigint as cursor_id, null::bigint[] as made
 from range r
 union all
-select 1, null, null, null, null, null, null, d.moved,
-       -- Until the rate allows a tenth of a second's jobs, at least one; a tenth of a second where nothing is allowed; else at once.
-       greatest(case when c.rate is not null
-                     then extract(epoch from c.used_until + greatest(1, c.rate / 10.0) / c.rate * interval '1 second' - now()) else 0 end,
-                case when a.jobs = 0 or (c.standing and d.moved = 0) then 0.1 else 0 end)::float8,
-       c.state <> 1, c.standing
-from done d cross join allowed a cross join counted c
-union all
-select 2, null, null, null, null, null, null, count(*), extract(epoch from min(w.due_at) - now())::float8, false, false
-from won w where w.new_state = 1 having count(*) > 0;
+select 1, null, null, null, null, null, null, (select count(*) from won), null, (select count(*) from broken), 0,
+       -- Not all of the page was looked at if the limit was reached.
+       case when (select count(*) from picked) >= $6 then (select max(p.id) from picked p) else (select max(p.id) from page p) end,
+       array(select w.new_id from won w order by w.new_id);
