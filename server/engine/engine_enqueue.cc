@@ -2,6 +2,7 @@
 // told (DepthGate), of a tenant by counting.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -42,7 +43,9 @@ EngineImpl::EnqueueLane& EngineImpl::LaneOf(Way way) {
 EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items,
                                                            Way way) {
   const std::optional<store::Queue> settings = directory_.Find(queue);
-  if (settings && settings->settings.max_tenant_depth) return FlushWithinTenants(*settings, items, way);
+  if (settings && (settings->settings.max_depth || settings->settings.max_tenant_depth)) {
+    return FlushWithinBounds(*settings, items, way);
+  }
   return WriteJobs(queue, items, way);
 }
 
@@ -74,23 +77,28 @@ absl::StatusOr<std::vector<absl::Status>> EngineImpl::ShedBeyondTenants(const st
   return statuses;
 }
 
-EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinTenants(const store::Queue& queue,
-                                                                 std::span<const store::NewJob> items, Way way) {
-  std::vector<const store::NewJob*> jobs;
-  for (const store::NewJob& job : items) jobs.push_back(&job);
-  TENURE_ASSIGN_OR_RETURN(std::vector<absl::Status> statuses, ShedBeyondTenants(queue, jobs));
-  std::vector<size_t> at;
+EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinBounds(const store::Queue& queue,
+                                                                std::span<const store::NewJob> items, Way way) {
+  std::vector<size_t> at(items.size());
+  std::iota(at.begin(), at.end(), size_t{0});
   std::vector<store::EnqueueOutcome> outcomes(items.size());
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (statuses[i].ok()) at.push_back(i);
-    outcomes[i].status = std::move(statuses[i]);
+  if (queue.settings.max_tenant_depth) {
+    std::vector<const store::NewJob*> jobs;
+    for (const store::NewJob& job : items) jobs.push_back(&job);
+    TENURE_ASSIGN_OR_RETURN(std::vector<absl::Status> statuses, ShedBeyondTenants(queue, jobs));
+    for (size_t i = 0; i < items.size(); ++i) outcomes[i].status = std::move(statuses[i]);
+    std::erase_if(at, [&](size_t i) { return !outcomes[i].status.ok(); });
   }
   // After the tenants' bounds: what a tenant has too many of takes no room from the others.
   if (queue.settings.max_depth) ShedBeyondDepth(queue, at, outcomes);
   if (at.empty()) return outcomes;
-  std::vector<store::NewJob> fitting;
-  for (const size_t i : at) fitting.push_back(items[i]);
-  EnqueueLane::Outcomes written = WriteJobs(queue.id, fitting, way);
+  const auto write = [&] {
+    if (at.size() == items.size()) return WriteJobs(queue.id, items, way);
+    std::vector<store::NewJob> fitting;
+    for (const size_t i : at) fitting.push_back(items[i]);
+    return WriteJobs(queue.id, fitting, way);
+  };
+  EnqueueLane::Outcomes written = write();
   if (queue.settings.max_depth) {
     depth_.Answered(queue.id, static_cast<int64_t>(at.size()), AcceptedOf(written));
   }
@@ -136,8 +144,8 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::WriteJobs(int32_t queue, std::span
   return std::move(result->jobs);
 }
 
-size_t EngineImpl::ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
-                                   std::vector<store::EnqueueOutcome>& outcomes) {
+void EngineImpl::ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
+                                 std::vector<store::EnqueueOutcome>& outcomes) {
   const int64_t bound = *queue.settings.max_depth;
   const auto wanted = static_cast<int64_t>(indexes.size());
   const auto fits = static_cast<size_t>(depth_.Admit(queue.id, DepthOf(queue.id), bound, wanted));
@@ -150,7 +158,6 @@ size_t EngineImpl::ShedBeyondDepth(const store::Queue& queue, std::vector<size_t
   }
   indexes.resize(fits);
   NoteShed(queue.name, shed);
-  return shed;
 }
 
 void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
@@ -169,80 +176,89 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
                         [](const EnqueueItem& item) { return item.job.depends_on.has_value(); })) {
           return EnqueueGraph(std::move(items), resolved, std::move(done));
         }
-        struct Call {
-          std::vector<store::EnqueueOutcome> outcomes;
-          std::mutex mu;
-          size_t open = 0;
-          Callback<std::vector<store::EnqueueOutcome>> done;
-          void Close(size_t n) {
-            bool last = false;
-            {
-              std::lock_guard<std::mutex> lock(mu);
-              open -= n;
-              last = open == 0;
-            }
-            if (last) done(std::move(outcomes));
-          }
-        };
-        auto call = std::make_shared<Call>();
-        call->outcomes.resize(items.size());
-        call->open = items.size() + 1;  // One for this function.
-        call->done = std::move(done);
-        std::map<std::pair<int32_t, Way>, std::vector<size_t>> parts;
-        std::map<int32_t, const store::Queue*> bounded;
-        size_t refused = 0;
-        for (size_t i = 0; i < items.size(); ++i) {
-          const auto& queue = resolved.at(items[i].queue);
-          if (!queue.ok()) {
-            call->outcomes[i].status = queue.status();
-            ++refused;
-          } else {
-            parts[{queue->id, WayOf(items[i].job)}].push_back(i);
-            // With bounds on tenants as well it is kept when the batch is written, after those.
-            if (queue->settings.max_depth && !queue->settings.max_tenant_depth) bounded[queue->id] = &*queue;
-          }
-        }
-        for (auto& [part, indexes] : parts) {
-          const auto bound = bounded.find(part.first);
-          if (bound != bounded.end()) refused += ShedBeyondDepth(*bound->second, indexes, call->outcomes);
-          EnqueueLane& lane = LaneOf(part.second);
-          for (size_t at = 0; at < indexes.size();) {
-            std::vector<store::NewJob> jobs;
-            std::vector<size_t> taken;
-            int64_t bytes = 0;
-            const bool follows = at > 0;
-            while (at < indexes.size() && jobs.size() < lane.batch_items() &&
-                   (jobs.empty() || bytes < options_.max_batch_bytes)) {
-              bytes += BytesOf(items[indexes[at]].job);
-              jobs.push_back(std::move(items[indexes[at]].job));
-              taken.push_back(indexes[at++]);
-            }
-            lane.Add(
-                part.first, std::move(jobs), bytes,
-                [this, call, deadline, taken = std::move(taken), queue = part.first,
-                 counted = bound != bounded.end()](EnqueueLane::Outcomes outcomes) {
-                  if (counted) depth_.Answered(queue, static_cast<int64_t>(taken.size()), AcceptedOf(outcomes));
-                  size_t open = 0;
-                  for (size_t i = 0; i < taken.size(); ++i) {
-                    const auto later = [call, at = taken[i]](store::EnqueueOutcome outcome) {
-                      call->outcomes[at] = std::move(outcome);
-                      call->Close(1);
-                    };
-                    if (outcomes.ok() && TryAgain(queue, (*outcomes)[i], deadline, later)) {
-                      ++open;
-                    } else if (outcomes.ok()) {
-                      call->outcomes[taken[i]] = std::move((*outcomes)[i]);
-                    } else {
-                      call->outcomes[taken[i]].status = outcomes.status();
-                    }
-                  }
-                  if (open < taken.size()) call->Close(taken.size() - open);
-                },
-                follows);
-          }
-        }
-        call->Close(refused + 1);
+        EnqueueParts(std::move(items), resolved, deadline, std::move(done));
       });
+}
+
+// One call on its way: each item is answered once.
+struct EngineImpl::EnqueueCall {
+  std::vector<EnqueueItem> items;
+  Deadline deadline;
+  std::vector<store::EnqueueOutcome> outcomes;
+  Callback<std::vector<store::EnqueueOutcome>> done;
+  std::mutex mu;
+  size_t open = 0;
+
+  void Close(size_t n) {
+    bool last = false;
+    {
+      std::lock_guard<std::mutex> lock(mu);
+      open -= n;
+      last = open == 0;
+    }
+    if (last) done(std::move(outcomes));
+  }
+};
+
+void EngineImpl::EnqueueParts(std::vector<EnqueueItem> items, const QueueDirectory::Resolved& resolved,
+                              Deadline deadline, Callback<std::vector<store::EnqueueOutcome>> done) {
+  auto call = std::make_shared<EnqueueCall>();
+  call->outcomes.resize(items.size());
+  call->open = items.size() + 1;  // One for this function.
+  call->items = std::move(items);
+  call->deadline = deadline;
+  call->done = std::move(done);
+  std::map<std::pair<int32_t, Way>, std::vector<size_t>> parts;
+  size_t refused = 0;
+  for (size_t i = 0; i < call->items.size(); ++i) {
+    const auto& queue = resolved.at(call->items[i].queue);
+    if (queue.ok()) {
+      parts[{queue->id, WayOf(call->items[i].job)}].push_back(i);
+    } else {
+      call->outcomes[i].status = queue.status();
+      ++refused;
+    }
+  }
+  for (const auto& [part, indexes] : parts) AddPart(call, part.first, LaneOf(part.second), indexes);
+  call->Close(refused + 1);
+}
+
+// What of a call goes to one queue by one lane, in as many batches as it takes.
+void EngineImpl::AddPart(const std::shared_ptr<EnqueueCall>& call, int32_t queue, EnqueueLane& lane,
+                         const std::vector<size_t>& indexes) {
+  for (size_t at = 0; at < indexes.size();) {
+    std::vector<store::NewJob> jobs;
+    std::vector<size_t> taken;
+    int64_t bytes = 0;
+    const bool follows = at > 0;
+    while (at < indexes.size() && jobs.size() < lane.batch_items() &&
+           (jobs.empty() || bytes < options_.max_batch_bytes)) {
+      store::NewJob& job = call->items[indexes[at]].job;
+      bytes += BytesOf(job);
+      jobs.push_back(std::move(job));
+      taken.push_back(indexes[at++]);
+    }
+    lane.Add(
+        queue, std::move(jobs), bytes,
+        [this, call, queue, taken = std::move(taken)](EnqueueLane::Outcomes outcomes) {
+          size_t open = 0;
+          for (size_t i = 0; i < taken.size(); ++i) {
+            const auto later = [call, at = taken[i]](store::EnqueueOutcome outcome) {
+              call->outcomes[at] = std::move(outcome);
+              call->Close(1);
+            };
+            if (outcomes.ok() && TryAgain(queue, (*outcomes)[i], call->deadline, later)) {
+              ++open;
+            } else if (outcomes.ok()) {
+              call->outcomes[taken[i]] = std::move((*outcomes)[i]);
+            } else {
+              call->outcomes[taken[i]].status = outcomes.status();
+            }
+          }
+          if (open < taken.size()) call->Close(taken.size() - open);
+        },
+        follows);
+  }
 }
 
 }  // namespace tenure::engine

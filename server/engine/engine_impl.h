@@ -150,15 +150,21 @@ class EngineImpl : public Engine {
   enum class Way { kPlain, kKeyed, kUnique };
   static Way WayOf(const store::NewJob& job);
   EnqueueLane& LaneOf(Way way);
+  struct EnqueueCall;
+  // Items of which none waits for another.
+  void EnqueueParts(std::vector<EnqueueItem> items, const QueueDirectory::Resolved& resolved, Deadline deadline,
+                    Callback<std::vector<store::EnqueueOutcome>> done);
+  void AddPart(const std::shared_ptr<EnqueueCall>& call, int32_t queue, EnqueueLane& lane,
+               const std::vector<size_t>& indexes);
   EnqueueLane::Outcomes FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, Way way);
-  EnqueueLane::Outcomes FlushWithinTenants(const store::Queue& queue, std::span<const store::NewJob> items, Way way);
+  EnqueueLane::Outcomes FlushWithinBounds(const store::Queue& queue, std::span<const store::NewJob> items, Way way);
   EnqueueLane::Outcomes WriteJobs(int32_t queue, std::span<const store::NewJob> items, Way way);
   // Which of `jobs` are beyond their tenant's bound. Blocks.
   absl::StatusOr<std::vector<absl::Status>> ShedBeyondTenants(const store::Queue& queue,
                                                               std::span<const store::NewJob* const> jobs);
-  // Takes from `indexes` what is beyond the queue's bound, writes its outcomes, and answers how many that were.
-  size_t ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
-                         std::vector<store::EnqueueOutcome>& outcomes);
+  // Takes from `indexes` what is beyond the queue's bound, and writes its outcomes.
+  void ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
+                       std::vector<store::EnqueueOutcome>& outcomes);
   void NoteShed(const std::string& queue, size_t jobs);
 
   // --- engine_busy_keys.cc
