@@ -34,8 +34,9 @@ create table tenure.job (
   -- 1 scheduled, 2 blocked, 3 ready, 4 leased, 5 suspended.
   state smallint not null,
   -- In which index the job stands. A leased job keeps the place that it had while it was ready, so that taking a lease, and giving it
-  -- back, changes no index: both are HOT updates.
-  place smallint not null generated always as (case state when 4 then 3 else state end) stored,
+  -- back, changes no index: both are HOT updates. Written by each statement that changes the state, and checked: a generated column costs
+  -- an insert and a claim 0.4 us each.
+  place smallint not null,
   priority smallint not null default 0,
   -- Order within (queue, priority), before id.
   rank bigint not null default 0,
@@ -85,7 +86,8 @@ create table tenure.job (
   effect_key text,
   retry_of text,
   idempotency_key text,
-  constraint job_pkey primary key (id) include (queue_id)
+  constraint job_pkey primary key (id) include (queue_id),
+  constraint job_place check (place = case state when 4 then 3 else state end)
 ) with (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 2);
 

@@ -29,7 +29,7 @@ begin
     end if;
   end if;
   update tenure.job x
-  set state = to_state, gate = to_gate, due_at = case when change_job.reschedules then change_job.due else x.due_at end,
+  set state = to_state, place = to_state, gate = to_gate, due_at = case when change_job.reschedules then change_job.due else x.due_at end,
       expires_at = case when change_job.reschedules then change_job.expires else x.expires_at end, updated_at = now()
   where x.id = change_job.job and x.queue_id = q;
   if change_job.replaces then
@@ -246,10 +246,10 @@ begin
   end if;
   -- A large payload goes apart, unless its day's partition has not been made (the daemon makes it): then it stays in the row.
   apart := size > 1000 and to_regclass('tenure.payload_' || to_char(date '1970-01-01' + today, 'YYYYMMDD')) is not null;
-  insert into tenure.job (id, queue_id, state, priority, day, max_attempts, due_at, expires_at, created_at, updated_at, kind, tenant,
+  insert into tenure.job (id, queue_id, state, place, priority, day, max_attempts, due_at, expires_at, created_at, updated_at, kind, tenant,
                           payload_size, payload, payload_day, content_type, headers, idempotency_key, concurrency_keys, group_key, gate,
                           unique_name)
-  values (new_id, q, case when due > now() then 1 when first is not null then 2 else 3 end, enqueue_bytes.priority, today, enqueue_bytes.max_attempts, due,
+  values (new_id, q, case when due > now() then 1 when first is not null then 2 else 3 end, case when due > now() then 1 when first is not null then 2 else 3 end, enqueue_bytes.priority, today, enqueue_bytes.max_attempts, due,
           coalesce(enqueue_bytes.expires_at, due + within * interval '1 microsecond'), now(), now(), enqueue_bytes.kind, enqueue_bytes.tenant, size,
           case when not apart then payload end, case when apart then today end, enqueue_bytes.content_type, enqueue_bytes.headers,
           enqueue_bytes.idempotency_key, keys, enqueue_bytes.group_key, first, uname);

@@ -20,9 +20,9 @@ constexpr int64_t kWarmUp = 50;
 
 // Jobs as enqueue.sql makes them. $0 how many, $1 state, $2 due in, $3 failures; ids in order.
 constexpr char kJobs[] = R"sql(
-insert into tenure.job (id, queue_id, state, priority, day, failures, due_at, created_at, updated_at, kind,
+insert into tenure.job (id, queue_id, state, place, priority, day, failures, due_at, created_at, updated_at, kind,
                         payload_size, payload, content_type, error_message, error_attempt, error_at)
-select nextval('tenure.job_id'), q.id, $1, 0, tenure.today(), $3, now() + $2, now(), now(), 'noop',
+select nextval('tenure.job_id'), q.id, $1, $1, 0, tenure.today(), $3, now() + $2, now(), now(), 'noop',
        100, convert_to(repeat('.', 100), 'UTF8'), 'application/octet-stream',
        case when $3 > 0 then 'it failed' end, case when $3 > 0 then 1 end, case when $3 > 0 then now() end
 from tenure.queue q, generate_series(1, $0) as n

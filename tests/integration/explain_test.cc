@@ -81,7 +81,7 @@ TEST_F(ExplainTest, EveryStateAndReason) {
   EXPECT_EQ(DetailsOf(store_->Explain({queue_, first.day, 999'999}).status()).reason, "JOB_NOT_FOUND");
   const JobId later = Enqueue({}, "", absl::Hours(1));
   EXPECT_EQ(*Cause(later, WaitReason::kScheduled).until, store_->Get(later)->due);
-  Sql(absl::StrCat("update tenure.job set state = 5 where id = ", later.seq));
+  Sql(absl::StrCat("update tenure.job set state = 5, place = 5 where id = ", later.seq));
   Cause(later, WaitReason::kSuspended);
 
   // Group: behind the one that runs, or that waits for its time.

@@ -278,11 +278,11 @@ class PlansTest : public tenure::testing::StoreTest {
   static void Fill(Session& db) {
     // Ready 100,000, leased 30,000, scheduled 30,000, most of one queue; then a few that expire.
     db.Run(
-        "insert into tenure.job (id, queue_id, state, priority, day, token, worker, lease_us, lease_until, "
+        "insert into tenure.job (id, queue_id, state, place, priority, day, token, worker, lease_us, lease_until, "
         "due_at, "
         "expires_at, created_at, updated_at, kind, payload_size, payload) "
         "select n, case when n % 10 = 0 then 2 else 1 end, case when n <= 100000 then 3 when n <= 130000 then 4 else 1 "
-        "end, "
+        "end, case when n <= 130000 then 3 else 1 end, "
         "case when n % 50 = 0 then 5 else 0 end, tenure.today(), case when n <= 100000 or n > 130000 then 0 else 1 "
         "end, "
         "case when n > 100000 and n <= 130000 then 'w' || n % 50 end, "

@@ -237,7 +237,7 @@ TEST_F(ScheduleStoreTest, SkipWaitsForTheEndOfTheJobBefore) {
   EXPECT_EQ(Fire(Plan()).jobs, 1);
   // Live in whatever state: ready, leased, waiting for a retry.
   for (const int state : {3, 4, 1}) {
-    Sql(absl::StrCat("update tenure.job set state = ", state));
+    Sql(absl::StrCat("update tenure.job set state = ", state, ", place = ", state == 4 ? 3 : state));
     Backdate("s", "10 s");
     const FireResult skipped = Fire(Plan());
     EXPECT_EQ(skipped.jobs, 0);

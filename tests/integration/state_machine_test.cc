@@ -86,8 +86,9 @@ class StateMachineTest : public testing::ReplicaTest {
       EXPECT_TRUE(store_->Cancel(queue_, ids, "stop").ok());
     } else if (state != "leased") {
       GiveBack(subject.current, Verb::kRelease, absl::ZeroDuration());
-      if (state == "blocked") Sql("update tenure.job set state = 2, gate = 2, concurrency_keys = '{key}'" + of_job);
-      if (state == "suspended") Sql("update tenure.job set state = 5" + of_job);
+      if (state == "blocked")
+        Sql("update tenure.job set state = 2, place = 2, gate = 2, concurrency_keys = '{key}'" + of_job);
+      if (state == "suspended") Sql("update tenure.job set state = 5, place = 5" + of_job);
       if (state == "expired") {
         Sql("update tenure.job set started_at = null, expires_at = now() - interval '1 s'" + of_job);
         EXPECT_EQ(*store_->ExpireJobs(lifecycle_, 10), 1);

@@ -88,7 +88,7 @@ TEST_F(StoreLifecycleTest, HeadersAndErrorTextsCountInTheByteBudget) {
   EXPECT_EQ(claimed->jobs.size(), 3u);
   // One that failed carries its error to the next attempt.
   Enqueue(4);
-  Sql("update tenure.job set state = 1 where state = 3 and headers is not null");
+  Sql("update tenure.job set state = 1, place = 1 where state = 3 and headers is not null");
   Sql("update tenure.job set error_message = 'm', error_detail = repeat('x', 50000), error_at = now() where state = 3");
   batch.max_bytes = 110'000;
   claimed = store_->Claim(batch);

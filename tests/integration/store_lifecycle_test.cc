@@ -399,10 +399,10 @@ TEST_F(StoreLifecycleTest, APageOfAQuietQueueIsNotEmpty) {
   const JobId second = Enqueue(1)[0];
   const int32_t busy = store_->EnsureQueue("busy", true)->id;
   Sql(absl::StrCat(
-      "insert into tenure.job (id, queue_id, state, priority, rank, day, attempt, failures, crashes, releases, "
+      "insert into tenure.job (id, queue_id, state, place, priority, rank, day, attempt, failures, crashes, releases, "
       "snoozes, due_at, created_at, updated_at, kind, payload_size, payload) select nextval('tenure.job_id'), ",
       busy,
-      ", 3, 0, 0, tenure.today(), 0, 0, 0, 0, 0, now(), now(), now(), 'k', 2, '{}' from "
+      ", 3, 3, 0, 0, tenure.today(), 0, 0, 0, 0, 0, now(), now(), now(), 'k', 2, '{}' from "
       "generate_series(1, 12000)"));
   ListFilter filter;
   filter.queue = queue_;

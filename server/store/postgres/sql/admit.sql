@@ -20,6 +20,7 @@ moved as (
   update tenure.job as j
   set gate = (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))],
       state = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0 then 3 else 2 end,
+      place = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0 then 3 else 2 end,
       rank = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0
                   then (select i.ranks from input i)[width_bucket(j.id, (select i.ids from input i))] else j.rank end,
       updated_at = now()

@@ -5,6 +5,7 @@ with locked as materialized (
 moved as (
   update tenure.job as j
   set state = case when tenure.first_gate(j.group_key, j.concurrency_keys, (select q.gated from tenure.queue q where q.id = $1)) is null then 3 else 2 end,
+      place = case when tenure.first_gate(j.group_key, j.concurrency_keys, (select q.gated from tenure.queue q where q.id = $1)) is null then 3 else 2 end,
       gate = tenure.first_gate(j.group_key, j.concurrency_keys, (select q.gated from tenure.queue q where q.id = $1)),
       due_at = now(), updated_at = now()
   where j.queue_id = $1 and j.id = any (array(select l.id from locked l))

@@ -17,11 +17,11 @@ with item as materialized (
                              waits, ord)
 ),
 inserted as (
-  insert into tenure.job as j (id, queue_id, state, priority, day, max_attempts, crash_budget, due_at, expires_at, created_at,
+  insert into tenure.job as j (id, queue_id, state, place, priority, day, max_attempts, crash_budget, due_at, expires_at, created_at,
                                updated_at, kind, tenant, payload_size, payload, payload_day, content_type, headers,
                                backoff_initial_us, backoff_multiplier, backoff_max_us, effect_key, concurrency_keys, group_key,
                                gate, idempotency_key, unique_name, retry_of)
-  select i.id, $1, case when i.waits then 2 when i.due_at > now() then 1 when i.gate is not null then 2 else 3 end, i.priority, (select tenure.today()), i.max_attempts, i.crash_budget,
+  select i.id, $1, case when i.waits then 2 when i.due_at > now() then 1 when i.gate is not null then 2 else 3 end, case when i.waits then 2 when i.due_at > now() then 1 when i.gate is not null then 2 else 3 end, i.priority, (select tenure.today()), i.max_attempts, i.crash_budget,
          i.due_at, i.expires_at, now(), now(), i.kind, i.tenant, i.size, case when i.size <= 1000 then i.payload end,
          case when i.size > 1000 then (select tenure.today()) end, i.content_type, i.headers::jsonb, i.backoff_initial_us,
          i.backoff_multiplier, i.backoff_max_us, i.effect_key, i.keys::text[], i.group_key, i.gate, i.idempotency_key, i.unique_name, i.retry_of

@@ -8,13 +8,13 @@ with item as materialized (
   from unnest($2::text[], $3::bytea[], $4::text[], $5::text[], $6::smallint[], $7::text[]) as t (kind, payload, content_type, headers, priority, tenant)
 ),
 queue as materialized (
-  select tenure.first_gate(null, null, q.gated) as gate, now() + q.start_within_us * interval '1 microsecond' as expires_at
+  select tenure.first_gate(null, null, q.gated) as gate, (case when q.gated then 2 else 3 end)::smallint as state, now() + q.start_within_us * interval '1 microsecond' as expires_at
   from tenure.queue q where q.id = $1
 ),
 inserted as (
-  insert into tenure.job as j (id, queue_id, state, priority, day, due_at, expires_at, created_at, updated_at, kind, tenant, payload_size,
+  insert into tenure.job as j (id, queue_id, state, place, priority, day, due_at, expires_at, created_at, updated_at, kind, tenant, payload_size,
                                payload, payload_day, content_type, headers, gate)
-  select i.id, $1, (select case when q.gate is null then 3 else 2 end from queue q), i.priority, (select tenure.today()), now(),
+  select i.id, $1, (select q.state from queue q), (select q.state from queue q), i.priority, (select tenure.today()), now(),
          (select q.expires_at from queue q), now(), now(), i.kind, i.tenant, i.size, case when i.size <= 1000 then i.payload end,
          case when i.size > 1000 then (select tenure.today()) end, i.content_type, i.headers::jsonb, (select q.gate from queue q)
   from item i

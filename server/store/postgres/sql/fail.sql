@@ -32,6 +32,8 @@ retried as (
   update tenure.job as j
   set state = case when (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] > 0 then 1
                    when j.gate is not null then 2 else 3 end,
+      place = case when (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] > 0 then 1
+                   when j.gate is not null then 2 else 3 end,
       gate = case when j.gate is not null and (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] <= 0
                   then tenure.first_gate(j.group_key, j.concurrency_keys, true) end,
       due_at = now() + (select r.delays from retry r)[width_bucket(j.id, (select r.ids from retry r))] * interval '1 microsecond',

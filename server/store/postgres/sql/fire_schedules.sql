@@ -41,10 +41,11 @@ won as materialized (
   select s.* from slot s where s.job_id in (select c.job_id from claimed c)
 ),
 inserted as (
-  insert into tenure.job as j (id, queue_id, state, priority, day, max_attempts, crash_budget, due_at, expires_at, created_at, updated_at,
+  insert into tenure.job as j (id, queue_id, state, place, priority, day, max_attempts, crash_budget, due_at, expires_at, created_at, updated_at,
                                kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us,
                                backoff_multiplier, backoff_max_us, gate)
-  select w.job_id, w.queue_id, case when w.queue_id = any (array(select q.id from tenure.queue q where q.gated)) then 2 else 3 end, w.priority, tenure.today(), w.max_attempts, w.crash_budget, now(),
+  select w.job_id, w.queue_id, case when w.queue_id = any (array(select q.id from tenure.queue q where q.gated)) then 2 else 3 end,
+         case when w.queue_id = any (array(select q.id from tenure.queue q where q.gated)) then 2 else 3 end, w.priority, tenure.today(), w.max_attempts, w.crash_budget, now(),
          now() + coalesce(w.ttl_us, (select q.start_within_us from tenure.queue q where q.id = w.queue_id)) * interval '1 microsecond', now(), now(), w.kind, w.tenant, length(w.payload),
          case when length(w.payload) <= 1000 then w.payload end, case when length(w.payload) > 1000 then tenure.today() end,
          w.content_type, coalesce(w.headers, '{}') || jsonb_build_object('tenure-schedule', w.name, 'tenure-slot', tenure.slot_text(w.slot)),

@@ -18,6 +18,7 @@ back as materialized (
 given as (
   update tenure.job as j
   set state = case when (select b.delays from back b)[width_bucket(j.id, (select b.ids from back b))] <= 0 then 3 else 1 end,
+      place = case when (select b.delays from back b)[width_bucket(j.id, (select b.ids from back b))] <= 0 then 3 else 1 end,
       gate = case when (select b.delays from back b)[width_bucket(j.id, (select b.ids from back b))] <= 0 then j.gate end,
       due_at = now() + (select b.delays from back b)[width_bucket(j.id, (select b.ids from back b))] * interval '1 microsecond',
       releases = j.releases + case when $5 = 3 then 1 else 0 end, snoozes = j.snoozes + case when $5 = 4 then 1 else 0 end,

@@ -77,11 +77,11 @@ kept as (
   from won w
 ),
 inserted as (
-  insert into tenure.job as j (id, queue_id, state, priority, rank, day, attempt, failures, crashes, releases, snoozes, max_attempts, crash_budget, due_at,
+  insert into tenure.job as j (id, queue_id, state, place, priority, rank, day, attempt, failures, crashes, releases, snoozes, max_attempts, crash_budget, due_at,
     expires_at, created_at, updated_at, started_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us,
     backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of,
     concurrency_keys, group_key, gate, unique_name)
-  select w.new_id, w.to_queue_id, w.new_state, w.priority, 0, tenure.today(), w.attempt, w.failures, w.crashes, w.releases, w.snoozes, w.max_attempts,
+  select w.new_id, w.to_queue_id, w.new_state, w.new_state, w.priority, 0, tenure.today(), w.attempt, w.failures, w.crashes, w.releases, w.snoozes, w.max_attempts,
     w.crash_budget, w.due_at,
     coalesce(w.expires_at, case when w.started_at is null and not w.waits
       then greatest(w.due_at, now()) + (select q.start_within_us from tenure.queue q where q.id = w.to_queue_id) * interval '1 microsecond' end),

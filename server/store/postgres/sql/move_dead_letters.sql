@@ -52,11 +52,11 @@ struck as (
       where f.moved or h.kept is null))
 ),
 inserted as (
-  insert into tenure.job as j (id, queue_id, state, priority, rank, day, attempt, failures, crashes, releases, snoozes, max_attempts, crash_budget, due_at,
+  insert into tenure.job as j (id, queue_id, state, place, priority, rank, day, attempt, failures, crashes, releases, snoozes, max_attempts, crash_budget, due_at,
     expires_at, created_at, updated_at, started_at, kind, tenant, payload_size, payload, payload_day, content_type, headers, backoff_initial_us,
     backoff_multiplier, backoff_max_us, error_message, error_type, error_detail, error_attempt, error_at, effect_key, retry_of,
     concurrency_keys, group_key, gate)
-  select w.new_id, w.to_queue_id, w.new_state, w.priority, 0, tenure.today(), 0, 0, 0, 0, 0, w.max_attempts, w.crash_budget, now(),
+  select w.new_id, w.to_queue_id, w.new_state, w.new_state, w.priority, 0, tenure.today(), 0, 0, 0, 0, 0, w.max_attempts, w.crash_budget, now(),
     now() + (select q.start_within_us from tenure.queue q where q.id = w.to_queue_id) * interval '1 microsecond', now(), now(), null, w.kind, w.tenant, w.payload_size, w.payload, case when w.large is not null then tenure.today() end, w.content_type, w.headers,
     w.backoff_initial_us, w.backoff_multiplier, w.backoff_max_us, null, null, null, null, null,
     coalesce(w.effect_key, tenure.job_text(w.queue_id, w.day, w.id)), tenure.job_text(w.queue_id, w.day, w.id), w.concurrency_keys, w.group_key,

@@ -21,6 +21,8 @@ moved as (
   update tenure.job as j
   set state = case when tenure.first_gate(j.group_key, j.concurrency_keys, j.queue_id = any (array(select q.id from tenure.queue q where q.gated))) is null
                    then 3 else 2 end,
+      place = case when tenure.first_gate(j.group_key, j.concurrency_keys, j.queue_id = any (array(select q.id from tenure.queue q where q.gated))) is null
+                   then 3 else 2 end,
       gate = tenure.first_gate(j.group_key, j.concurrency_keys, j.queue_id = any (array(select q.id from tenure.queue q where q.gated))),
       updated_at = now()
   where j.id = any (array(select l.id from locked l))

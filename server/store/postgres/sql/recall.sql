@@ -20,7 +20,7 @@ locked as materialized (
   where s.due
 ),
 sent as (
-  update tenure.job as j set state = 2, gate = 6, updated_at = now()
+  update tenure.job as j set state = 2, place = 2, gate = 6, updated_at = now()
   where j.queue_id = $1 and j.id = any (array(select l.id from locked l))
   returning j.id
 ),

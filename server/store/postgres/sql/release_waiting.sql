@@ -5,6 +5,8 @@ with moved as (
   update tenure.job as j
   set state = case when j.due_at > now() then 1
                    when tenure.first_gate(j.group_key, j.concurrency_keys, (select q.gated from tenure.queue q where q.id = $1)) is null then 3 else 2 end,
+      place = case when j.due_at > now() then 1
+                   when tenure.first_gate(j.group_key, j.concurrency_keys, (select q.gated from tenure.queue q where q.id = $1)) is null then 3 else 2 end,
       gate = case when j.due_at <= now()
                   then tenure.first_gate(j.group_key, j.concurrency_keys, (select q.gated from tenure.queue q where q.id = $1)) end,
       expires_at = coalesce(j.expires_at, greatest(j.due_at, now())

@@ -34,8 +34,8 @@ after as materialized (
 ),
 changed as (
   update tenure.job as j
-  set (state, gate, due_at, expires_at, payload, payload_day, payload_size, content_type, headers) = (
-        select a.to_state, a.to_gate, case when a.reschedules then a.new_due else a.due_at end,
+  set (state, place, gate, due_at, expires_at, payload, payload_day, payload_size, content_type, headers) = (
+        select a.to_state, a.to_state, a.to_gate, case when a.reschedules then a.new_due else a.due_at end,
                case when a.reschedules then a.new_expires else a.expires_at end,
                case when not a.replaces then a.old_payload when a.size <= 1000 then a.payload end,
                case when not a.replaces then a.payload_day when a.size > 1000 then tenure.today() end,
