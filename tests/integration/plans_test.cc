@@ -66,7 +66,9 @@ const std::map<std::string, std::set<std::string>>& JobIndexes() {
       {"explain_turn.sql", {"job_ready", "job_tenant_gate"}},
       {"count_blocked.sql",
        {"job_ready", "job_gate", "job_tenant_gate", "job_group", "job_key_1", "job_key_2", "job_key_3", "job_key_4"}},
-      {"blocked_names.sql", {"job_key_1", "job_key_2", "job_key_3", "job_key_4", "job_group", "job_group_passed"}},
+      {"blocked_names.sql",
+       {"job_key_1", "job_key_2", "job_key_3", "job_key_4", "job_group", "job_group_passed", "job_gate",
+        "job_tenant_gate"}},
       {"tenant_depths.sql", {"job_tenant"}},
   };
   return *indexes;

@@ -212,6 +212,28 @@ TEST_F(RecallTest, TurnedOffAgainEverybodyIsLetGo) {
   EXPECT_TRUE(Eventually(20, [&] { return Ready() == "1000"; })) << Ready();
 }
 
+// An application enqueued for a gate that is gone when it commits.
+TEST_F(RecallTest, WhoIsLeftAtAGateThatIsGoneIsLetGo) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  PGconn* pg = PQconnectdb(database_.direct_url().c_str());
+  PQclear(PQexec(pg, "begin"));
+  PQclear(PQexec(pg, "select tenure.enqueue('q', 'k')"));
+  Enqueue(*a, "t", 100);
+  Update(*a, store::QueueSettings(), {"fair_tenants"});
+  ASSERT_TRUE(Eventually(10, [&] { return Ready() == "100"; })) << Ready();
+  // The replica has looked, and knows that the queue has no gate: it does not look when it hears of the job.
+  PQclear(PQexec(pg, "commit"));
+  PQfinish(pg);
+  EXPECT_EQ(AtGate(), "1");
+  EXPECT_TRUE(Eventually(10, [&] {
+    auto page = store_->BlockedNames({}, 100);
+    EXPECT_TRUE(page.ok()) << page.status();
+    if (page.ok()) a->engine->NoteGates(page->names);
+    return Ready() == "101";
+  })) << "by the sweep";
+}
+
 // Several recall at once while others claim, release and complete: every job is done, by claims that read on from where
 // they are.
 TEST_F(RecallTest, NothingIsLostWhileEverybodyIsAtWork) {

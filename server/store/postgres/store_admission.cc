@@ -18,6 +18,9 @@ namespace {
 
 // Names of the engine carry the sort of gate in front.
 constexpr char kKeyMark = 'k', kGroupMark = 'g';
+// The gate of a queue is "q" to the engine, which does not ask about queues that have none; unless it has left somebody
+// behind, which is this to it.
+constexpr char kOpenGate[] = "o";
 // A row that a cancel holds is looked at again so much later.
 constexpr absl::Duration kLockedAgain = absl::Milliseconds(20);
 // The last sort of blocked_names.sql.
@@ -288,7 +291,7 @@ absl::StatusOr<BlockedPage> PostgresStore::BlockedNames(const BlockedPage::Curso
       at.queue = rows.Int32(row, 0);
       at.name = rows.Text(row, 1);
       if (!rows.Bool(row, 2)) continue;
-      page.names[at.queue].push_back(at.sort == kLastSort       ? std::string("q")
+      page.names[at.queue].push_back(at.sort == kLastSort       ? std::string(at.name.empty() ? "q" : kOpenGate)
                                      : at.sort == kLastSort - 1 ? kGroupMark + at.name
                                                                 : kKeyMark + at.name);
     }

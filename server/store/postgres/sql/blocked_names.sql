@@ -1,6 +1,7 @@
--- A page of what jobs wait for: $3 of which sort: 1 to 4 keys in that place, 5 groups, 6 queues with a gate of their own. $1, $2 queue and name
+-- A page of what jobs wait for: $3 of which sort: 1 to 4 keys in that place, 5 groups, 6 queues with a gate of their own, and (name 'o')
+-- those that had one when somebody began a transaction that has left jobs at it. $1, $2 queue and name
 -- after which the page begins (below the first: 0 and ''), $4 at most so many names. For the net under admission: it does not ask whether one
--- of them could pass. Locks nothing. Steps from name to name through job_key_1 to job_key_4 and job_group; `waiting` false: nobody
+-- of them could pass. Locks nothing. Steps from name to name through job_key_1 to job_key_4, job_group and job_gate (or job_tenant_gate); `waiting` false: nobody
 -- waits for it just now, or (a group) one of it has passed, and it only moves the page on.
 with recursive
 key1 as (
@@ -50,6 +51,12 @@ grp as (
   select n.* from grp p cross join lateral (
     select j.queue_id, j.group_key from tenure.job j
     where j.group_key is not null and (j.queue_id, j.group_key) > (p.queue_id, p.name) order by j.queue_id, j.group_key limit 1) n
+),
+at_gate as (
+  (select j.queue_id from tenure.job j where $3 = 6 and j.gate = 6 and j.queue_id > $1 order by j.queue_id limit 1)
+  union all
+  select n.* from at_gate p cross join lateral (
+    select j.queue_id from tenure.job j where j.gate = 6 and j.queue_id > p.queue_id order by j.queue_id limit 1) n
 )
 (select n.queue_id, n.name, exists (select 1 from tenure.job j where j.queue_id = n.queue_id and j.concurrency_keys[1] = n.name and j.gate = 2) as waiting
  from key1 n limit $4)
@@ -66,4 +73,8 @@ union all
 (select n.queue_id, n.name, not exists (select 1 from tenure.job j where j.queue_id = n.queue_id and j.group_key = n.name and j.gate <> 1)
  from grp n limit $4)
 union all
-(select q.id, '', true from tenure.queue q where $3 = 6 and q.gated and q.id > $1 order by q.id limit $4);
+(select x.queue_id, x.name, true from (
+   (select q.id as queue_id, '' as name from tenure.queue q where $3 = 6 and q.gated and q.id > $1 order by q.id limit $4)
+   union all
+   (select a.queue_id, 'o' from (select a.queue_id from at_gate a limit $4) a join tenure.queue q on q.id = a.queue_id and not q.gated)
+ ) x order by x.queue_id limit $4);
