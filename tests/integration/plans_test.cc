@@ -52,6 +52,7 @@ const std::map<std::string, std::set<std::string>>& JobIndexes() {
       {"waiting_for.sql", {"job_key_1", "job_key_2", "job_key_3", "job_key_4"}},
       {"explain_holders.sql", {"job_key_1", "job_key_2", "job_key_3", "job_key_4"}},
       {"explain_key_line.sql", {"job_key_1", "job_key_2", "job_key_3", "job_key_4"}},
+      {"move_backlog.sql", {"job_group"}},
       {"explain_group.sql", {"job_group", "job_group_passed"}},
       {"explain_queue_line.sql", {"job_gate"}},
       {"explain_ready.sql", {"job_ready"}},

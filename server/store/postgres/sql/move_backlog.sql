@@ -112,7 +112,8 @@ over as materialized (
   select k.job_id
   from holding h
   cross join lateral (select k.job_id, k.held_until from tenure.unique_key k where k.queue_id = $2 and k.name = h.name limit 1) k
-  where k.held_until <= now() and not exists (select 1 from tenure.job j where j.id = k.job_id and j.queue_id = $2)
+  -- Not `not exists`, which may become a join with the whole table.
+  where k.held_until <= now() and (select j.id from tenure.job j where j.id = k.job_id and j.queue_id = $2 limit 1) is null
 ),
 taken as (
   insert into tenure.unique_key as k (queue_id, name, job_id, job_day, held_until)
