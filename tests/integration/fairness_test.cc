@@ -131,6 +131,9 @@ TEST_F(FairnessTest, ExplainSaysWhatStandsBeforeATenantsTurn) {
   Enqueue(*a, "t", 500);
   auto last = a->Enqueue("q", {Job("t")});
   ASSERT_TRUE(last.ok()) << last.status();
+  ASSERT_TRUE(Eventually(10, [&] {
+    return Sql("select count(*) from tenure.job where state = 3") == std::to_string(store::FairWindow::kLeast);
+  }));
   store::WaitCause cause = causes((*last)[0].id)[0];
   EXPECT_EQ(cause.reason, store::WaitReason::kTenantTurn);
   EXPECT_EQ(cause.key, "t");
