@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/named_calls.h"
 #include "client/cli/options.h"
 #include "client/cli/output.h"
 #include "client/cli/values.h"
@@ -196,24 +197,6 @@ int Update(Context& context, const SettingsOptions& options) {
   return kExitDone;
 }
 
-// Calls `rpc` for each name; the first daemon that cannot be reached ends it.
-template <typename Request, typename Rpc>
-int ForEachName(Context& context, const std::vector<std::string>& names, Rpc rpc) {
-  int exit_status = kExitDone;
-  for (const std::string& name : names) {
-    Request request;
-    request.set_name(name);
-    const auto response = rpc(request);
-    if (!response.ok()) {
-      exit_status = Worse(exit_status, context.Report(response.status(), absl::StrCat("queue: ", name)));
-      if (exit_status == kExitUnreachable) return exit_status;
-      continue;
-    }
-    PrintQueue(context, response->queue());
-  }
-  return exit_status;
-}
-
 struct ListOptions {
   std::string prefix;
   int32_t page_size = 0;
@@ -283,17 +266,22 @@ void AddQueueCommands(CLI::App& root, Context& context) {
     command->add_option("name", *names, "Names of queues")->required();
     OnRun(*command, context, [names, run] { return run(*names); });
   };
-  add_names("get", "Show queues with their settings and counts", [&context](const std::vector<std::string>& names) {
-    return ForEachName<v1::GetQueueRequest>(
-        context, names, [&](const auto& request) { return context.connection().GetQueue(request); });
-  });
-  add_names("pause", "Serve no further claims; held leases go on", [&context](const std::vector<std::string>& names) {
-    return ForEachName<v1::PauseQueueRequest>(
-        context, names, [&](const auto& request) { return context.connection().PauseQueue(request); });
-  });
-  add_names("resume", "Serve claims again", [&context](const std::vector<std::string>& names) {
+  const auto print = [&context](const auto& response, const std::string&) { PrintQueue(context, response.queue()); };
+  add_names("get", "Show queues with their settings and counts",
+            [&context, print](const std::vector<std::string>& names) {
+              return ForEachName<v1::GetQueueRequest>(
+                  context, "queue", names, [&](const auto& request) { return context.connection().GetQueue(request); },
+                  print);
+            });
+  add_names("pause", "Serve no further claims; held leases go on",
+            [&context, print](const std::vector<std::string>& names) {
+              return ForEachName<v1::PauseQueueRequest>(
+                  context, "queue", names,
+                  [&](const auto& request) { return context.connection().PauseQueue(request); }, print);
+            });
+  add_names("resume", "Serve claims again", [&context, print](const std::vector<std::string>& names) {
     return ForEachName<v1::ResumeQueueRequest>(
-        context, names, [&](const auto& request) { return context.connection().ResumeQueue(request); });
+        context, "queue", names, [&](const auto& request) { return context.connection().ResumeQueue(request); }, print);
   });
 
   auto list_options = std::make_shared<ListOptions>();

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/named_calls.h"
 #include "client/cli/options.h"
 #include "client/cli/output.h"
 #include "client/cli/values.h"
@@ -215,24 +216,6 @@ int Update(Context& context, const SpecOptions& options) {
   return kExitDone;
 }
 
-// Calls `rpc` for each name and hands its answer to `print`; the first daemon that cannot be reached ends it.
-template <typename Request, typename Rpc, typename Print>
-int ForEachName(Context& context, const std::vector<std::string>& names, Rpc rpc, Print print) {
-  int exit_status = kExitDone;
-  for (const std::string& name : names) {
-    Request request;
-    request.set_name(name);
-    const auto response = rpc(request);
-    if (!response.ok()) {
-      exit_status = Worse(exit_status, context.Report(response.status(), Subject(name)));
-      if (exit_status == kExitUnreachable) return exit_status;
-      continue;
-    }
-    print(*response, name);
-  }
-  return exit_status;
-}
-
 struct ListOptions {
   std::string prefix;
   int32_t page_size = 0;
@@ -329,19 +312,22 @@ void AddScheduleCommands(CLI::App& root, Context& context) {
   };
   add_names("get", "Show schedules with their next slots", [&context, print](const std::vector<std::string>& names) {
     return ForEachName<v1::GetScheduleRequest>(
-        context, names, [&](const auto& request) { return context.connection().GetSchedule(request); }, print);
+        context, "schedule", names, [&](const auto& request) { return context.connection().GetSchedule(request); },
+        print);
   });
   add_names("pause", "Make no further jobs", [&context, print](const std::vector<std::string>& names) {
     return ForEachName<v1::PauseScheduleRequest>(
-        context, names, [&](const auto& request) { return context.connection().PauseSchedule(request); }, print);
+        context, "schedule", names, [&](const auto& request) { return context.connection().PauseSchedule(request); },
+        print);
   });
   add_names("resume", "Go on with the first slot after now", [&context, print](const std::vector<std::string>& names) {
     return ForEachName<v1::ResumeScheduleRequest>(
-        context, names, [&](const auto& request) { return context.connection().ResumeSchedule(request); }, print);
+        context, "schedule", names, [&](const auto& request) { return context.connection().ResumeSchedule(request); },
+        print);
   });
   add_names("delete", "Remove schedules; jobs that they made stay", [&context](const std::vector<std::string>& names) {
     return ForEachName<v1::DeleteScheduleRequest>(
-        context, names, [&](const auto& request) { return context.connection().DeleteSchedule(request); },
+        context, "schedule", names, [&](const auto& request) { return context.connection().DeleteSchedule(request); },
         [&context](const v1::DeleteScheduleResponse& response, const std::string& name) {
           if (context.json) {
             PrintJson(context.out(), response);

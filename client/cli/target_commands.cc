@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
+#include "client/cli/named_calls.h"
 #include "client/cli/options.h"
 #include "client/cli/output.h"
 #include "client/cli/values.h"
@@ -203,24 +204,6 @@ int Update(Context& context, const SpecOptions& options) {
   return kExitDone;
 }
 
-// Calls `rpc` for each name and hands its answer to `print`; the first daemon that cannot be reached ends it.
-template <typename Request, typename Rpc, typename Print>
-int ForEachName(Context& context, const std::vector<std::string>& names, Rpc rpc, Print print) {
-  int exit_status = kExitDone;
-  for (const std::string& name : names) {
-    Request request;
-    request.set_name(name);
-    const auto response = rpc(request);
-    if (!response.ok()) {
-      exit_status = Worse(exit_status, context.Report(response.status(), Subject(name)));
-      if (exit_status == kExitUnreachable) return exit_status;
-      continue;
-    }
-    print(*response, name);
-  }
-  return exit_status;
-}
-
 int List(Context& context, const std::string& prefix) {
   Table table({{"TARGET"},
                {"STATE"},
@@ -332,28 +315,30 @@ void AddTargetCommands(CLI::App& root, Context& context) {
   const auto print = [&context](const auto& response, const std::string&) { PrintTarget(context, response.target()); };
   add_names("get", "Show targets and how they fare", [&context, print](const std::vector<std::string>& names) {
     return ForEachName<v1::GetTargetRequest>(
-        context, names, [&](const auto& request) { return context.connection().GetTarget(request); }, print);
+        context, "target", names, [&](const auto& request) { return context.connection().GetTarget(request); }, print);
   });
   add_names("pause", "Send nothing more; events wait", [&context, print](const std::vector<std::string>& names) {
     return ForEachName<v1::PauseTargetRequest>(
-        context, names, [&](const auto& request) { return context.connection().PauseTarget(request); }, print);
+        context, "target", names, [&](const auto& request) { return context.connection().PauseTarget(request); },
+        print);
   });
   add_names("resume", "Go on where it stopped", [&context, print](const std::vector<std::string>& names) {
     return ForEachName<v1::ResumeTargetRequest>(
-        context, names, [&](const auto& request) { return context.connection().ResumeTarget(request); }, print);
+        context, "target", names, [&](const auto& request) { return context.connection().ResumeTarget(request); },
+        print);
   });
-  add_names("delete", "Remove targets, with what they have not been sent",
-            [&context](const std::vector<std::string>& names) {
-              return ForEachName<v1::DeleteTargetRequest>(
-                  context, names, [&](const auto& request) { return context.connection().DeleteTarget(request); },
-                  [&context](const v1::DeleteTargetResponse& response, const std::string& name) {
-                    if (context.json) {
-                      PrintJson(context.out(), response);
-                    } else {
-                      context.out() << "deleted " << name << '\n';
-                    }
-                  });
+  add_names(
+      "delete", "Remove targets, with what they have not been sent", [&context](const std::vector<std::string>& names) {
+        return ForEachName<v1::DeleteTargetRequest>(
+            context, "target", names, [&](const auto& request) { return context.connection().DeleteTarget(request); },
+            [&context](const v1::DeleteTargetResponse& response, const std::string& name) {
+              if (context.json) {
+                PrintJson(context.out(), response);
+              } else {
+                context.out() << "deleted " << name << '\n';
+              }
             });
+      });
 
   auto prefix = std::make_shared<std::string>();
   CLI::App* list = group->add_subcommand("list", "List targets");
