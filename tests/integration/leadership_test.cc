@@ -18,7 +18,7 @@
 #include "server/background/registry.h"
 #include "server/background/supervisor.h"
 #include "tenure/client.h"
-#include "tests/support/daemon.h"
+#include "tests/support/daemon_fixture.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/lease_ledger.h"
 #include "tests/support/manual_clock.h"
@@ -33,7 +33,7 @@ using namespace std::chrono_literals;
 // are left. The rest is the machine's, which may be busy with other things, and PostgreSQL's after a crash.
 constexpr double kTakeover = 6 + 2 * 0.5 + 8;
 
-class LeadershipTest : public StoreTest {
+class LeadershipTest : public DaemonFixture {
  protected:
   LeadershipTest() {
     KeepLedger([this](const std::string& sql) { return Sql(sql); });
@@ -47,20 +47,6 @@ class LeadershipTest : public StoreTest {
         EXPECT_EQ(AuditTiling(sql, std::string(entry.name)), "");
       }
     }
-  }
-
-  std::unique_ptr<DaemonProcess> StartProcess() {
-    DaemonProcessOptions options;
-    options.binary = TENURE_BINARY_DIR "/bin/tenured";
-    options.arguments = {"--database-url", database_.url()};
-    auto daemon = std::make_unique<DaemonProcess>(options);
-    EXPECT_TRUE(daemon->AwaitReady()) << daemon->Log();
-    return daemon;
-  }
-  static client::Client Connect(const std::string& address) {
-    client::ClientOptions options;
-    options.targets = {address};
-    return *client::Client::Connect(options);
   }
   // Everything is led by, or shared by, replicas other than `gone` (0: by any).
   bool AllLed(int32_t gone = 0) {

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tenure/client.h"
-#include "tests/support/daemon.h"
+#include "tests/support/daemon_fixture.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/store_fixture.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class ScheduleDaemonTest : public StoreTest {
+class ScheduleDaemonTest : public DaemonFixture {
  protected:
   std::unique_ptr<TestDaemon> Start(const std::string& background, std::vector<std::string> set = {}) {
     TestDaemonOptions options;
@@ -25,19 +25,6 @@ class ScheduleDaemonTest : public StoreTest {
     options.settings = {{"background", background}};
     options.set = std::move(set);
     return std::make_unique<TestDaemon>(options);
-  }
-  std::unique_ptr<DaemonProcess> StartProcess() {
-    DaemonProcessOptions options;
-    options.binary = TENURE_BINARY_DIR "/bin/tenured";
-    options.arguments = {"--database-url", database_.url()};
-    auto daemon = std::make_unique<DaemonProcess>(options);
-    EXPECT_TRUE(daemon->AwaitReady()) << daemon->Log();
-    return daemon;
-  }
-  static client::Client Connect(const std::string& address) {
-    client::ClientOptions options;
-    options.targets = {address};
-    return *client::Client::Connect(options);
   }
   static client::ScheduleSpec EverySecond() {
     client::ScheduleSpec spec;

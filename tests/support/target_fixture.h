@@ -1,8 +1,6 @@
 // Daemons that serve targets into a folder, and what they wrote there. Layer: tests; needs TENURE_BINARY_DIR.
 #pragma once
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +18,7 @@
 #include "tenure/client.h"
 #include "tests/support/daemon_fixture.h"
 #include "tests/support/eventually.h"
+#include "tests/support/unzip.h"
 
 namespace tenure::testing {
 
@@ -28,20 +27,6 @@ namespace fs = std::filesystem;
 inline std::string ReadFile(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-inline std::string Unzip(const std::string& bytes) {
-  z_stream stream{};
-  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
-  std::string in = bytes, out(1 << 22, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(in.data());
-  stream.avail_in = static_cast<uInt>(in.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  inflateEnd(&stream);
-  return out;
 }
 
 class TargetFixture : public StoreTest {

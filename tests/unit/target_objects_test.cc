@@ -1,7 +1,6 @@
 // Where and how objects for targets are written: directories, buckets, compression, jobs as lines. Layer: tests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "server/background/targets/job_json.h"
 #include "server/background/targets/object_sink.h"
 #include "tests/support/http_receiver.h"
+#include "tests/support/unzip.h"
 
 namespace tenure::background::targets {
 namespace {
@@ -27,20 +27,7 @@ using testing::Answer;
 using ::testing::HasSubstr;
 using testing::HttpReceiver;
 using testing::Received;
-
-std::string Unzip(const std::string& bytes) {
-  z_stream stream{};
-  EXPECT_EQ(inflateInit2(&stream, 15 + 16), Z_OK);
-  std::string in = bytes, out(1 << 22, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(in.data());
-  stream.avail_in = static_cast<uInt>(in.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  inflateEnd(&stream);
-  return out;
-}
+using testing::Unzip;
 
 TEST(GzipTest, ComesBackEqualAndIsTheSameEachTime) {
   std::string text;
