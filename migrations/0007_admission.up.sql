@@ -104,8 +104,8 @@ create table tenure.admission_recall (
   queue_id int primary key,
   -- The transaction that changed the queue: one that was at work then may not know, and make jobs ready after that.
   began xid8 not null default pg_current_xact_id(),
-  -- When the first step had the queue's turn: what became ready before that has not passed the gate as it is now. NULL: no step yet.
-  since timestamptz,
+  -- When the queue changed, by whoever had its turn: what became ready before that has not passed the gate as it is now.
+  since timestamptz not null default clock_timestamp(),
   -- How far this pass has come, and how many it has sent back, or passed over since somebody had locked them. NULL: it begins.
   priority smallint,
   rank bigint,

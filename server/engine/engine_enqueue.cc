@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +40,16 @@ EngineImpl::Way EngineImpl::WayOf(const store::NewJob& job) {
 
 EngineImpl::EnqueueLane& EngineImpl::LaneOf(Way way) {
   return way == Way::kUnique ? unique_lane_ : way == Way::kKeyed ? keyed_lane_ : enqueue_lane_;
+}
+
+// What waits for others of its call is written with them. So is a call whose jobs of one queue go different ways: each
+// way is a lane of its own, and the ids would not grow in the order of the items, which is the order of a group.
+bool EngineImpl::GoTogether(std::span<const EnqueueItem> items) {
+  std::unordered_map<std::string_view, Way> ways;
+  return std::any_of(items.begin(), items.end(), [&](const EnqueueItem& item) {
+    const Way way = WayOf(item.job);
+    return item.job.depends_on.has_value() || ways.try_emplace(item.queue, way).first->second != way;
+  });
 }
 
 EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items,
@@ -172,8 +184,7 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
   directory_.Resolve(
       std::move(names), options_.create_queues,
       [this, deadline, items = std::move(items), done = std::move(done)](QueueDirectory::Resolved resolved) mutable {
-        if (std::any_of(items.begin(), items.end(),
-                        [](const EnqueueItem& item) { return item.job.depends_on.has_value(); })) {
+        if (GoTogether(items)) {
           return EnqueueGraph(std::move(items), resolved, std::move(done));
         }
         EnqueueParts(std::move(items), resolved, deadline, std::move(done));

@@ -151,7 +151,9 @@ class EngineImpl : public Engine {
   static Way WayOf(const store::NewJob& job);
   EnqueueLane& LaneOf(Way way);
   struct EnqueueCall;
-  // Items of which none waits for another.
+  // Whether the items of a call are written in one transaction.
+  static bool GoTogether(std::span<const EnqueueItem> items);
+  // Items that need not be.
   void EnqueueParts(std::vector<EnqueueItem> items, const QueueDirectory::Resolved& resolved, Deadline deadline,
                     Callback<std::vector<store::EnqueueOutcome>> done);
   void AddPart(const std::shared_ptr<EnqueueCall>& call, int32_t queue, EnqueueLane& lane,

@@ -315,6 +315,28 @@ TEST_F(EngineTest, PrioritiesAndReservedSlots) {
   EXPECT_EQ(rest->jobs[3].job.priority, 0);
 }
 
+TEST_F(EngineTest, JobsOfACallKeepItsOrderWhicheverKeysTheyHave) {
+  auto replica = StartReplica();
+  std::vector<EnqueueItem> items;
+  for (int i = 0; i < 60; ++i) {
+    store::NewJob job;
+    job.kind = "k";
+    job.group = "g";
+    if (i % 3 == 1) job.idempotency_key = absl::StrCat(99 - i);
+    if (i % 3 == 2) job.unique = store::Unique{.key = absl::StrCat(99 - i)};
+    items.push_back({"q", job});
+  }
+  auto outcomes =
+      Await<std::vector<store::EnqueueOutcome>>([&](auto done) { replica->engine->Enqueue(items, In(10), done); });
+  ASSERT_TRUE(outcomes.ok()) << outcomes.status();
+  for (size_t i = 0; i < outcomes->size(); ++i) {
+    ASSERT_TRUE((*outcomes)[i].status.ok()) << (*outcomes)[i].status;
+    if (i > 0) {
+      EXPECT_GT((*outcomes)[i].id.seq, (*outcomes)[i - 1].id.seq) << i;
+    }
+  }
+}
+
 TEST_F(EngineTest, AFullQueueShedsWhatIsBeyondItsBoundAndSaysWhenToComeAgain) {
   auto replica = StartReplica();
   store::QueueSettings settings;

@@ -113,6 +113,32 @@ TEST_F(RecallTest, ALimitHoldsForWhatWasReadyBeforeIt) {
   EXPECT_EQ(Ready(), "5");
 }
 
+// The queue has a gate, but what is ready has not passed the new limit.
+TEST_F(RecallTest, ALimitThatComesToAFairQueueRecallsToo) {
+  auto a = StartReplica("a");
+  Create(*a, Fair());
+  Enqueue(*a, "t", 100);
+  EXPECT_TRUE(Eventually(10, [&] { return Ready() != "0"; }));
+  LimitQueue(*a, {4, std::nullopt});
+  EXPECT_GT(Recall(*a, 100), 0);
+  EXPECT_TRUE(Eventually(10, [&] { return Ready() == "4"; })) << Ready();
+  // A rate beside the limit is another gate.
+  LimitQueue(*a, {4, store::Rate{absl::Hours(1), 1}});
+  EXPECT_EQ(Recall(*a, 100), 4);
+  EXPECT_TRUE(Eventually(10, [&] { return Ready() == "1"; })) << Ready();
+}
+
+// Else their starts would be lost, and at a low rate that is long.
+TEST_F(RecallTest, WhatPassesTheNewGateIsNotRecalled) {
+  auto a = StartReplica("a");
+  Create(*a, {});
+  LimitQueue(*a, {std::nullopt, store::Rate{absl::Hours(1), 3}});
+  Enqueue(*a, "t", 6);
+  EXPECT_TRUE(Eventually(10, [&] { return Ready() == "3"; })) << Ready();
+  EXPECT_EQ(Recall(*a, 100), 0);
+  EXPECT_EQ(Ready(), "3");
+}
+
 // What a job has passed before it keeps, and what has been claimed keeps its turn.
 TEST_F(RecallTest, WhatWasPassedBeforeIsKept) {
   auto a = StartReplica("a");

@@ -184,6 +184,17 @@ TEST_F(StoreLifecycleTest, ALeaseThatRanOutInAnOutageIsForgiven) {
   EXPECT_EQ(store_->Get(id)->crashes, 0);
 }
 
+TEST_F(StoreLifecycleTest, JobsWithKeysGetTheirIdsInTheOrderOfTheCall) {
+  std::vector<NewJob> batch;
+  for (const char* key : {"z", "m", "é", "a", "B"}) {
+    batch.push_back(Spec());
+    batch.back().idempotency_key = key;
+  }
+  const auto enqueued = store_->EnqueueKeyed(queue_, batch);
+  ASSERT_TRUE(enqueued.ok()) << enqueued.status();
+  for (size_t i = 1; i < batch.size(); ++i) EXPECT_GT(enqueued->jobs[i].id.seq, enqueued->jobs[i - 1].id.seq) << i;
+}
+
 TEST_F(StoreLifecycleTest, IdempotencyKeysMakeOneJob) {
   NewJob spec = Spec();
   spec.idempotency_key = "a";

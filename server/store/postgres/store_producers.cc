@@ -124,8 +124,7 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
   result.jobs.resize(jobs.size());
   std::vector<std::string> fingerprints(jobs.size());
   for (size_t i = 0; i < jobs.size(); ++i) fingerprints[i] = Fingerprint(jobs[i]);
-  // Distinct keys, sorted: every transaction locks them in the same order. A second use of a key in the batch is a
-  // duplicate of the first.
+  // Distinct keys, in the order of the items. A second use of a key in the batch is a duplicate of the first.
   std::vector<size_t> order(jobs.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -139,6 +138,7 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
       firsts.push_back(at);
     }
   }
+  std::sort(firsts.begin(), firsts.end());
 
   const auto write = [&](std::span<const size_t> part) -> absl::Status {
     std::vector<const NewJob*> part_jobs;

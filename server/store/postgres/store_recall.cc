@@ -29,7 +29,7 @@ absl::StatusOr<RecallStep> PostgresStore::Recall(int32_t queue, int limit) {
     const std::string began = at.Text(0, at.Column("began"));
     const absl::Time since = at.Time(0, at.Column("since"));
     Params end;
-    end.Add(queue).Add(since);
+    end.Add(queue);
     if (!at.Bool(0, at.Column("gated"))) {  // It has no gate any more.
       end.AddNull().AddNull().AddNull().Add(int64_t{0}).Add(false).Add(true).Add(began);
       TENURE_RETURN_IF_ERROR(tx.RunAndCommit(sql::kRecallEnd, end).status());

@@ -1,8 +1,8 @@
--- Accepts jobs with idempotency keys, all of one queue, keys distinct and sorted. A key that is new (or past its retention) wins and
+-- Accepts jobs with idempotency keys, all of one queue, keys distinct. The ids grow in the order of the items. A key that is new (or past its retention) wins and
 -- its job is inserted; the others are answered by find_keys.sql, in a later statement whose snapshot sees what this one waited for.
 -- Parameters as in enqueue.sql up to $17, then $18 scope, $19 keys, $20 retention in microseconds, $21 fingerprints, $22 retry_of, $23 concurrency keys
 -- and $24 groups.
--- Locks the keys in their order; waits for a key that another transaction has written and not committed, up to lock_timeout.
+-- Locks the keys in their order, as everybody does; waits for a key that another transaction has written and not committed, up to lock_timeout.
 with item as materialized (
   select nextval('tenure.job_id') as id, t.*, greatest(coalesce(t.due, now() + t.delay_us * interval '1 microsecond'), now()) as due_at,
          coalesce(t.expires, now() + t.ttl_us * interval '1 microsecond',
@@ -19,7 +19,8 @@ with item as materialized (
 ),
 keyed as (
   insert into tenure.idempotency as k (queue_id, scope, key, job_id, job_day, fingerprint, expires_at)
-  select $1, $18, i.key, i.id, (select tenure.today()), i.fingerprint, now() + i.keep_us * interval '1 microsecond' from item i order by i.ord
+  select $1, $18, i.key, i.id, (select tenure.today()), i.fingerprint, now() + i.keep_us * interval '1 microsecond' from item i
+  order by i.key collate "C"
   on conflict (queue_id, scope, key) do update
     set job_id = excluded.job_id, job_day = excluded.job_day, existing = false, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at
     where k.expires_at <= now()

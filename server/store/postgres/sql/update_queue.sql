@@ -28,7 +28,7 @@ recalled as (
   insert into tenure.admission_recall as r (queue_id)
   select b.id from before b join changed c on c.id = b.id where c.fair_tenants and not b.fair_tenants
   on conflict (queue_id) do update
-    set began = pg_current_xact_id(), since = null, priority = null, rank = null, id = null, found = 0, last = false
+    set began = pg_current_xact_id(), since = clock_timestamp(), priority = null, rank = null, id = null, found = 0, last = false
 ),
 ruled as (
   insert into tenure.move as m (from_queue_id, to_queue_id, source, rate, standing, used_until, created_at, updated_at)
