@@ -247,6 +247,21 @@ TEST_F(MoveTest, PauseResumeCancelAndTheirRefusals) {
   EXPECT_EQ(DetailsOf(store_->GetMove(999).status()).reason, "MOVE_NOT_FOUND");
 }
 
+TEST_F(MoveTest, BacklogMovesDoNotLeadBack) {
+  const int32_t third = store_->EnsureQueue("third", true)->id;
+  const Move first = Make({.source = MoveSource::kBacklog}, "once");
+  Make({.from = "to", .to = "third", .source = MoveSource::kBacklog});
+  const MoveSpec back{.from = "third", .to = "from", .source = MoveSource::kBacklog};
+  const absl::Status refused = store_->CreateMove(back, third, from_, "back").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("third -> from -> to -> third"));
+  EXPECT_EQ(Make({.source = MoveSource::kBacklog}, "once").id, first.id) << "a repeat is no second one";
+  // Dead letters are not made by a move.
+  Make({.from = "third", .to = "from", .source = MoveSource::kDeadLetters});
+  EXPECT_TRUE(store_->SetMoveState(first.id, MoveState::kCancelled).ok());
+  EXPECT_TRUE(store_->CreateMove(back, third, from_, "back").ok());
+}
+
 TEST_F(MoveTest, AStaleLeaderMovesNothing) {
   Enqueue(3);
   const Move move = Make({.source = MoveSource::kBacklog});

@@ -126,7 +126,23 @@ absl::StatusOr<Move> PostgresStore::CreateMove(const MoveSpec& spec, int32_t fro
       .AddArray(spec.kinds)
       .Add(spec.rate)
       .Add(spec.max_in_flight);
-  TENURE_ASSIGN_OR_RETURN(Result made, RunOne("create_move", sql::kCreateMove, params));
+  const auto create = [&](Transaction& tx) -> absl::StatusOr<Result> {
+    if (spec.source == MoveSource::kBacklog) tx.Queue(sql::kLockRules, Params());
+    TENURE_ASSIGN_OR_RETURN(Result row, tx.Run(sql::kCreateMove, params));
+    if (spec.source == MoveSource::kBacklog && row.rows() > 0) {
+      TENURE_ASSIGN_OR_RETURN(const Result loop, tx.Run(sql::kFindMoveLoop, Params().Add(from).Add(to)));
+      // They would pass the same jobs to and fro for ever.
+      if (loop.rows() > 0) {
+        return InvalidField("spec.to_queue",
+                            absl::StrCat("must not lead back to the queue that is moved, but with the moves under way "
+                                         "jobs would go ",
+                                         loop.Text(0, 0)));
+      }
+    }
+    TENURE_RETURN_IF_ERROR(tx.Commit());
+    return row;
+  };
+  TENURE_ASSIGN_OR_RETURN(Result made, Run<Result>("create_move", create));
   if (made.rows() == 0) {
     TENURE_ASSIGN_OR_RETURN(made, RunOne("find_move_request", sql::kFindMoveRequest, Params().Add(request_id)));
     if (made.rows() == 0) {
