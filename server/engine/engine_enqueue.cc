@@ -4,8 +4,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,16 +38,6 @@ EngineImpl::Way EngineImpl::WayOf(const store::NewJob& job) {
 
 EngineImpl::EnqueueLane& EngineImpl::LaneOf(Way way) {
   return way == Way::kUnique ? unique_lane_ : way == Way::kKeyed ? keyed_lane_ : enqueue_lane_;
-}
-
-// What waits for others of its call is written with them. So is a call whose jobs of one queue go different ways: each
-// way is a lane of its own, and the ids would not grow in the order of the items, which is the order of a group.
-bool EngineImpl::GoTogether(std::span<const EnqueueItem> items) {
-  std::unordered_map<std::string_view, Way> ways;
-  return std::any_of(items.begin(), items.end(), [&](const EnqueueItem& item) {
-    const Way way = WayOf(item.job);
-    return item.job.depends_on.has_value() || ways.try_emplace(item.queue, way).first->second != way;
-  });
 }
 
 EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::span<const store::NewJob> items,
@@ -184,7 +172,8 @@ void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,
   directory_.Resolve(
       std::move(names), options_.create_queues,
       [this, deadline, items = std::move(items), done = std::move(done)](QueueDirectory::Resolved resolved) mutable {
-        if (GoTogether(items)) {
+        if (std::any_of(items.begin(), items.end(),
+                        [](const EnqueueItem& item) { return item.job.depends_on.has_value(); })) {
           return EnqueueGraph(std::move(items), resolved, std::move(done));
         }
         EnqueueParts(std::move(items), resolved, deadline, std::move(done));
@@ -219,18 +208,27 @@ void EngineImpl::EnqueueParts(std::vector<EnqueueItem> items, const QueueDirecto
   call->items = std::move(items);
   call->deadline = deadline;
   call->done = std::move(done);
-  std::map<std::pair<int32_t, Way>, std::vector<size_t>> parts;
+  // Jobs of one queue go one way, in the order of the call, which is the order of their ids and of groups: each way is
+  // a lane of its own, and the one for unique keys takes any job.
+  struct Part {
+    Way way;
+    std::vector<size_t> indexes;
+  };
+  std::map<int32_t, Part> parts;
   size_t refused = 0;
   for (size_t i = 0; i < call->items.size(); ++i) {
     const auto& queue = resolved.at(call->items[i].queue);
     if (queue.ok()) {
-      parts[{queue->id, WayOf(call->items[i].job)}].push_back(i);
+      const Way way = WayOf(call->items[i].job);
+      Part& part = parts.try_emplace(queue->id, Part{way, {}}).first->second;
+      if (part.way != way) part.way = Way::kUnique;
+      part.indexes.push_back(i);
     } else {
       call->outcomes[i].status = queue.status();
       ++refused;
     }
   }
-  for (const auto& [part, indexes] : parts) AddPart(call, part.first, LaneOf(part.second), indexes);
+  for (const auto& [queue, part] : parts) AddPart(call, queue, LaneOf(part.way), part.indexes);
   call->Close(refused + 1);
 }
 

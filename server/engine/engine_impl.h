@@ -151,9 +151,7 @@ class EngineImpl : public Engine {
   static Way WayOf(const store::NewJob& job);
   EnqueueLane& LaneOf(Way way);
   struct EnqueueCall;
-  // Whether the items of a call are written in one transaction.
-  static bool GoTogether(std::span<const EnqueueItem> items);
-  // Items that need not be.
+  // Items of which none waits for another.
   void EnqueueParts(std::vector<EnqueueItem> items, const QueueDirectory::Resolved& resolved, Deadline deadline,
                     Callback<std::vector<store::EnqueueOutcome>> done);
   void AddPart(const std::shared_ptr<EnqueueCall>& call, int32_t queue, EnqueueLane& lane,
