@@ -19,6 +19,19 @@ using Items = std::vector<int32_t>;
 
 class DependencyStoreTest : public tenure::testing::StoreTest {
  protected:
+  // Moves the one job of the backlog to the queue "to"; answers where reading events began before that.
+  std::string MoveOne(int32_t to) {
+    MoveSpec spec;
+    spec.from = "q";
+    spec.to = "to";
+    spec.source = MoveSource::kBacklog;
+    const auto move = store_->CreateMove(spec, queue_, to, "");
+    EXPECT_TRUE(move.ok()) << move.status();
+    const Fence lifecycle = **store_->AcquireLeader("lifecycle", granter_, absl::Hours(1));
+    const std::string start = store_->ReadStart()->snapshot;
+    EXPECT_EQ(store_->StepMove(lifecycle, move->id, 10)->moved, 1);
+    return start;
+  }
   DependencyStoreTest() {
     queue_ = store_->EnsureQueue("q", true)->id;
     other_ = store_->EnsureQueue("other", true)->id;
@@ -350,15 +363,7 @@ TEST_F(DependencyStoreTest, WhoWaitsForAMovedJobFollowsIt) {
   const JobId first = EnqueueOne(Job());
   const JobId waits = EnqueueOne(Job({first}, {}, other_));
   const auto to = store_->EnsureQueue("to", true);
-  MoveSpec spec;
-  spec.from = "q";
-  spec.to = "to";
-  spec.source = MoveSource::kBacklog;
-  const auto move = store_->CreateMove(spec, queue_, to->id, "");
-  ASSERT_TRUE(move.ok()) << move.status();
-  const Fence lifecycle = **store_->AcquireLeader("lifecycle", granter_, absl::Hours(1));
-  const std::string start = store_->ReadStart()->snapshot;
-  ASSERT_EQ(store_->StepMove(lifecycle, move->id, 10)->moved, 1);
+  const std::string start = MoveOne(to->id);
   const auto events = store_->ReadEvents(start);
   ASSERT_TRUE(events.ok()) << events.status();
   EXPECT_EQ(events->admit.at(queue_), (GateNames{absl::StrCat("w", first.seq)}));
@@ -383,15 +388,7 @@ TEST_F(DependencyStoreTest, AMovedJobIsNotHeldUpByOneOfItsGroupThatWaitsForIt) {
   const JobId last = EnqueueOne(in_group(Job({}, {}, to->id)));
   const std::vector<std::string> group{"gg"};
   ASSERT_EQ(store_->Admit(queue_, group, 10, FairWindow::kLeast)->admitted, 1);
-  MoveSpec spec;
-  spec.from = "q";
-  spec.to = "to";
-  spec.source = MoveSource::kBacklog;
-  const auto move = store_->CreateMove(spec, queue_, to->id, "");
-  ASSERT_TRUE(move.ok()) << move.status();
-  const Fence lifecycle = **store_->AcquireLeader("lifecycle", granter_, absl::Hours(1));
-  const std::string start = store_->ReadStart()->snapshot;
-  ASSERT_EQ(store_->StepMove(lifecycle, move->id, 10)->moved, 1);
+  const std::string start = MoveOne(to->id);
   Look(store_->ReadEvents(start)->admit);
   const JobId moved = *JobId::Parse(store_->Get(first)->forwarded_to, "id");
   // One after the other: who comes before the moved job, it, and who waits for it.

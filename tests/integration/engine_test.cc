@@ -369,19 +369,24 @@ TEST_F(EngineTest, AFullQueueShedsWhatIsBeyondItsBoundAndSaysWhenToComeAgain) {
   EXPECT_EQ(Sql("select count(*) from tenure.job"), "10");
 }
 
+std::vector<EnqueueItem> OfTenants(const std::vector<std::string>& tenants) {
+  std::vector<EnqueueItem> items;
+  for (const std::string& tenant : tenants) {
+    store::NewJob job;
+    job.kind = "k";
+    job.tenant = tenant;
+    items.push_back({"q", job});
+  }
+  return items;
+}
+
 TEST_F(EngineTest, ATenantsBoundHoldsNobodyElse) {
   auto replica = StartReplica();
   store::QueueSettings settings;
   settings.max_tenant_depth = 3;
   auto made = Await<QueueInfo>([&](auto done) { replica->engine->CreateQueue("q", settings, false, done); });
   ASSERT_TRUE(made.ok()) << made.status();
-  std::vector<EnqueueItem> items;
-  for (const char* tenant : {"a", "b", "a", "a", "", "a", "b", "", "", "", "a"}) {
-    store::NewJob job;
-    job.kind = "k";
-    job.tenant = tenant;
-    items.push_back({"q", job});
-  }
+  const std::vector<EnqueueItem> items = OfTenants({"a", "b", "a", "a", "", "a", "b", "", "", "", "a"});
   auto outcomes =
       Await<std::vector<store::EnqueueOutcome>>([&](auto done) { replica->engine->Enqueue(items, In(10), done); });
   ASSERT_TRUE(outcomes.ok()) << outcomes.status();
@@ -412,13 +417,7 @@ TEST_F(EngineTest, WhatATenantHasTooManyOfTakesNoRoomFromOthers) {
   settings.max_tenant_depth = 3;
   auto made = Await<QueueInfo>([&](auto done) { replica->engine->CreateQueue("q", settings, false, done); });
   ASSERT_TRUE(made.ok()) << made.status();
-  std::vector<EnqueueItem> items;
-  for (const char* tenant : {"a", "a", "a", "a", "a", "a", "", "b", "b"}) {
-    store::NewJob job;
-    job.kind = "k";
-    job.tenant = tenant;
-    items.push_back({"q", job});
-  }
+  const std::vector<EnqueueItem> items = OfTenants({"a", "a", "a", "a", "a", "a", "", "b", "b"});
   auto outcomes =
       Await<std::vector<store::EnqueueOutcome>>([&](auto done) { replica->engine->Enqueue(items, In(10), done); });
   ASSERT_TRUE(outcomes.ok()) << outcomes.status();

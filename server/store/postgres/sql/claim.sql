@@ -4,7 +4,7 @@
 -- element per slot: $9 worker (index into $12, from 1), $10 lease in microseconds, $11 secret; $12 worker names, $13 byte budget (tenure.reply_size);
 -- $14 request (index into $15, from 1; 0: none) of each slot; $15 request ids, $16 how long each may be repeated, in microseconds;
 -- $17 uniform: whether all slots have the one worker, lease and request of the first element. claim_alone.sql is tried first.
--- The slots go to the jobs in the order of their ids. Answers rows of five sorts (row_sort): 0 a leased job; 1 an id that was ready but not got (locked
+-- The slots go to the jobs in the order of their ids. Answers rows of these sorts (row_sort): 0 a leased job; 1 an id that was ready but not got (locked
 -- by another): look at it again; 2 how far a stretch was read (range_no from 1, number of keys, last key);
 -- 3 the queue is paused: nothing was read; 4 which row of tenure.lease_grant (id) holds the leases of which request (kind);
 -- 5 the byte budget ended the reading.
