@@ -36,13 +36,15 @@ create index job_key_3 on tenure.job (queue_id, (concurrency_keys[3]), gate, pri
 create index job_key_4 on tenure.job (queue_id, (concurrency_keys[4]), gate, priority desc, id)
   where gate is not null and concurrency_keys[4] is not null;
 -- The jobs of a group in their order, also those that are not due; and the one of it that has passed. (id + 0: ordered so, only this index
--- serves; ordered by id the planner may walk the primary key from its beginning to find one of a group.)
+-- serves; ordered by id the planner may walk the primary key from its beginning to find one of a group. coalesce: of two indexes that both serve
+-- a statement the planner takes the less deep one, and with the statistics of a new table that is the wrong one at some size. So no statement is
+-- served by two: each asks in the words of its index.)
 create index job_group on tenure.job (queue_id, group_key, (id + 0)) where group_key is not null;
-create index job_group_passed on tenure.job (queue_id, group_key) where group_key is not null and gate <> 1;
+create index job_group_passed on tenure.job (queue_id, (coalesce(group_key, ''))) where gate <> 1 and coalesce(group_key, '') > '';
 -- Who waits for the queue.
 create index job_gate on tenure.job (queue_id, priority desc, id) where gate = 6;
--- The same by tenant, for a queue whose tenants take turns. ('' is the tenant of jobs without one.)
-create index job_tenant_gate on tenure.job (queue_id, (coalesce(tenant, '') collate "C"), priority desc, id) where gate = 6;
+-- The same by tenant, for a queue whose tenants take turns. ('' is the tenant of jobs without one. gate + 0: as above.)
+create index job_tenant_gate on tenure.job (queue_id, (coalesce(tenant, '') collate "C"), priority desc, id) where (gate + 0) = 6;
 
 -- The first gate of a job that is due; NULL: it is ready at once.
 create function tenure.first_gate(group_key text, concurrency_keys text[], gated boolean) returns smallint

@@ -15,6 +15,6 @@ cross join lateral (
   order by j.id + 0 limit 1
 ) h
 left join lateral (
-  select true as yes from tenure.job j where j.queue_id = $1 and j.group_key = g.group_key and j.gate <> 1 limit 1
+  select true as yes from tenure.job j where j.queue_id = $1 and coalesce(j.group_key, '') = g.group_key and coalesce(j.group_key, '') > '' and j.gate <> 1 limit 1
 ) passed on true
 where h.state = 2 and h.gate = 1 and passed.yes is null;

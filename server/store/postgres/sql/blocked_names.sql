@@ -1,8 +1,9 @@
 -- A page of what jobs wait for: $3 of which sort: 1 to 4 keys in that place, 5 groups, 6 queues with a gate of their own, and (name 'o')
 -- those that had one when somebody began a transaction that has left jobs at it. $1, $2 queue and name
 -- after which the page begins (below the first: 0 and ''), $4 at most so many names. For the net under admission: it does not ask whether one
--- of them could pass. Locks nothing. Steps from name to name through job_key_1 to job_key_4, job_group and job_gate (or job_tenant_gate); `waiting` false: nobody
--- waits for it just now, or (a group) one of it has passed, and it only moves the page on.
+-- of them could pass. Locks nothing. Steps from name to name through job_key_1 to job_key_4, job_group and job_gate; `waiting` false: nobody
+-- waits for it just now, or (a group) one of it has passed, and it only moves the page on. (Not `not exists`: of
+-- that the planner may make a table of all groups of which one has passed.)
 with recursive
 key1 as (
   (select j.queue_id, j.concurrency_keys[1] as name from tenure.job j
@@ -70,7 +71,8 @@ union all
 (select n.queue_id, n.name, exists (select 1 from tenure.job j where j.queue_id = n.queue_id and j.concurrency_keys[4] = n.name and j.gate = 5) as waiting
  from key4 n limit $4)
 union all
-(select n.queue_id, n.name, not exists (select 1 from tenure.job j where j.queue_id = n.queue_id and j.group_key = n.name and j.gate <> 1)
+(select n.queue_id, n.name, (select true from tenure.job j where j.queue_id = n.queue_id and coalesce(j.group_key, '') = n.name and coalesce(j.group_key, '') > '' and j.gate <> 1
+                            limit 1) is null
  from grp n limit $4)
 union all
 (select x.queue_id, x.name, true from (

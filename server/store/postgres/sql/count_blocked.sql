@@ -14,14 +14,14 @@ tenant as (
   select q.id as queue_id, t.name from tenure.queue q
   cross join lateral (
     select coalesce(j.tenant, '') collate "C" as name from tenure.job j
-    where j.queue_id = q.id and j.gate = 6 order by coalesce(j.tenant, '') collate "C" limit 1
+    where j.queue_id = q.id and (j.gate + 0) = 6 order by coalesce(j.tenant, '') collate "C" limit 1
   ) t
   where q.gated and q.fair_tenants
   union all
   select t.queue_id, n.name from tenant t
   cross join lateral (
     select coalesce(j.tenant, '') collate "C" as name from tenure.job j
-    where j.queue_id = t.queue_id and j.gate = 6 and (coalesce(j.tenant, '') collate "C") > t.name
+    where j.queue_id = t.queue_id and (j.gate + 0) = 6 and (coalesce(j.tenant, '') collate "C") > t.name
     order by coalesce(j.tenant, '') collate "C" limit 1
   ) n
 ),

@@ -2,13 +2,13 @@
 -- which the page begins (NULL: the first), $3 at most so many. Steps from tenant to tenant through job_tenant_gate. Locks nothing.
 with recursive tenant as (
   (select coalesce(j.tenant, '') collate "C" as name from tenure.job j
-   where j.queue_id = $1 and j.gate = 6 and ($2::text is null or (coalesce(j.tenant, '') collate "C") > $2)
+   where j.queue_id = $1 and (j.gate + 0) = 6 and ($2::text is null or (coalesce(j.tenant, '') collate "C") > $2)
    order by coalesce(j.tenant, '') collate "C" limit 1)
   union all
   select n.name from tenant t
   cross join lateral (
     select coalesce(j.tenant, '') collate "C" as name from tenure.job j
-    where j.queue_id = $1 and j.gate = 6 and (coalesce(j.tenant, '') collate "C") > t.name
+    where j.queue_id = $1 and (j.gate + 0) = 6 and (coalesce(j.tenant, '') collate "C") > t.name
     order by coalesce(j.tenant, '') collate "C" limit 1
   ) n
 )
