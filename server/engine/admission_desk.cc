@@ -10,36 +10,72 @@
 namespace tenure::engine {
 namespace {
 
-// Gates and jobs of one transaction: it holds the queue's turn, so it must stay short.
-constexpr size_t kNames = 1000;
+// Jobs of one transaction: it holds the queue's turn, so it must stay short.
 constexpr int kJobs = 2000;
+// Its gates: so many that each may let twice as many pass as one did in the look before.
+constexpr size_t kFewestNames = 250, kMostNames = 1000;
 constexpr auto kAfterFailure = std::chrono::milliseconds(250);
 // The row of a waiting job that somebody holds.
 constexpr auto kLockedAgain = std::chrono::milliseconds(20);
+constexpr Clock::Duration kLongestRest = std::chrono::milliseconds(100);
+// What a claim left behind may be gone so long after, taken by other replicas.
+constexpr Clock::Duration kStocked = std::chrono::milliseconds(100);
+
+size_t NamesPerLook(size_t names, int jobs) {
+  const size_t each = std::max<size_t>(1, (static_cast<size_t>(jobs) + names - 1) / names);
+  return std::clamp(kJobs / (2 * each), kFewestNames, kMostNames);
+}
 
 }  // namespace
 
+void AdmissionDesk::Add(Line& line, const std::string& name) {
+  if (line.in_line.insert(name).second) line.names.push_back(name);
+}
+
 void AdmissionDesk::Look(int32_t queue, const store::GateNames& names) {
   if (names.empty()) return;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    if (stopped_) return;
-    Line& line = lines_[queue];
-    for (const std::string& name : names) {
-      if (line.in_line.insert(name).second) line.names.push_back(name);
-    }
-    if (line.running) return;
-    line.running = true;
-  }
-  executor_.Post([this, queue] { Run(queue); });
+  std::lock_guard<std::mutex> lock(mu_);
+  Line& line = lines_[queue];
+  for (const std::string& name : names) Add(line, name);
+  Begin(queue, line, /*rests=*/true);
 }
 
 void AdmissionDesk::Took(int32_t queue, int64_t jobs) {
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    windows_[queue].Took(jobs);
+  std::lock_guard<std::mutex> lock(mu_);
+  Line& line = lines_[queue];
+  line.window.Took(jobs);
+  Add(line, "q");
+  // What may be ready of such a queue is little: its claims live from hand to mouth.
+  Begin(queue, line, /*rests=*/false);
+}
+
+void AdmissionDesk::Claimed(int32_t queue, bool more) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto known = lines_.find(queue);
+  if (known == lines_.end()) return;
+  known->second.stocked_until = more ? timers_.clock().Now() + kStocked : Clock::TimePoint();
+  if (!more) Begin(queue, known->second, /*rests=*/false);
+}
+
+// Begins the next round of looks, unless there is nobody to look at, or one is at work, or the queue rests.
+void AdmissionDesk::Begin(int32_t queue, Line& line, bool rests) {
+  if (stopped_ || line.running || line.names.empty()) return;
+  const Clock::TimePoint now = timers_.clock().Now();
+  if (rests && now < line.rest_until && now < line.stocked_until) {
+    if (!std::exchange(line.timed, true)) {
+      timers_.At(line.rest_until, [this, queue] {
+        std::lock_guard<std::mutex> lock(mu_);
+        Line& rested = lines_[queue];
+        rested.timed = false;
+        Begin(queue, rested, /*rests=*/true);
+      });
+    }
+    return;
   }
-  Look(queue, {"q"});
+  line.running = true;
+  line.round = line.names.size();
+  line.round_began = now;
+  executor_.Post([this, queue] { Run(queue); });
 }
 
 void AdmissionDesk::LookLater(int32_t queue, std::string name, Clock::Duration after) {
@@ -65,12 +101,13 @@ void AdmissionDesk::LookLater(int32_t queue, std::string name, Clock::Duration a
 
 void AdmissionDesk::Run(int32_t queue) {
   std::vector<std::string> names;
-  int64_t fair_window = store::FairWindow::kLeast;
+  int64_t fair_window = 0;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    if (const auto window = windows_.find(queue); window != windows_.end()) fair_window = window->second.Next();
     Line& line = lines_[queue];
-    while (!line.names.empty() && names.size() < kNames) {
+    fair_window = line.window.Next();
+    while (line.round > 0 && names.size() < line.names_per_look) {
+      --line.round;
       line.in_line.erase(line.names.front());
       names.push_back(std::move(line.names.front()));
       line.names.pop_front();
@@ -89,19 +126,21 @@ void AdmissionDesk::Run(int32_t queue) {
   } else {
     for (std::string& name : names) LookLater(queue, std::move(name), kAfterFailure);
   }
-  bool more = false;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    Line& line = lines_[queue];
-    if (result.ok() && !stopped_) {
-      for (const std::string& name : result->again) {
-        if (line.in_line.insert(name).second) line.names.push_back(name);
-      }
-    }
-    more = !line.names.empty() && !stopped_;
-    if (!more) lines_.erase(queue);
+  std::lock_guard<std::mutex> lock(mu_);
+  Line& line = lines_[queue];
+  if (stopped_) return;
+  if (result.ok()) {
+    for (const std::string& name : result->again) Add(line, name);
+    if (!names.empty()) line.names_per_look = NamesPerLook(names.size(), result->admitted + result->moved);
   }
-  if (more) executor_.Post([this, queue] { Run(queue); });
+  if (line.round > 0) {
+    executor_.Post([this, queue] { Run(queue); });
+    return;
+  }
+  line.running = false;
+  const Clock::TimePoint now = timers_.clock().Now();
+  line.rest_until = now + std::min<Clock::Duration>((now - line.round_began) * 2, kLongestRest);
+  Begin(queue, line, /*rests=*/true);
 }
 
 void AdmissionDesk::LookAtEnded(int32_t queue, std::vector<std::string>& names) {

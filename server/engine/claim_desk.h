@@ -47,6 +47,8 @@ class ClaimDesk {
     std::function<void(const std::string& worker, const std::vector<QueueShare>&)> seen;
     // A claim took so many jobs of a queue whose tenants take turns.
     std::function<void(int32_t queue, int64_t jobs)> took;
+    // A claim of the queue has ended, and knows of more that are ready, or does not.
+    std::function<void(int32_t queue, bool more)> claimed;
   };
 
   ClaimDesk(store::Store& store, Executor& executor, Timers& timers, QueueDirectory& directory, Metrics& metrics,

@@ -193,6 +193,7 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
     if (ok && queue.fair && !result->jobs.empty()) {
       actions.push_back([this, id, jobs = static_cast<int64_t>(result->jobs.size())] { hooks_.took(id, jobs); });
     }
+    if (ok && !left_out) actions.push_back([this, id, more = MaybeReady(queue)] { hooks_.claimed(id, more); });
     if (ok && result->contended) queue.contended_until = timers_.clock().Now() + kContended;
     if (ok && left_out) {
       // Nothing was learned of what is left.

@@ -57,7 +57,8 @@ EngineImpl::EngineImpl(store::Store& store, Clock& clock, Metrics& metrics, Opti
                std::lock_guard<std::mutex> lock(mu_);
                seen_workers_[worker] = std::move(names);
              },
-             [this](int32_t queue, int64_t jobs) { admission_.Took(queue, jobs); }}),
+             [this](int32_t queue, int64_t jobs) { admission_.Took(queue, jobs); },
+             [this](int32_t queue, bool more) { admission_.Claimed(queue, more); }}),
       admission_(
           store, executor_, timers_, metrics,
           [this](int32_t queue, const store::AdmitResult& result) { NoteAdmitted(queue, result); },

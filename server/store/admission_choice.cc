@@ -75,6 +75,11 @@ std::vector<GateMove> AdmissionChoice::Moves() const {
   return moves;
 }
 
+std::vector<std::string> AdmissionChoice::KeysOf(int64_t id) const {
+  const auto job = jobs_.find(id);
+  return job == jobs_.end() ? std::vector<std::string>() : job->second.job.keys;
+}
+
 int64_t AdmissionChoice::Passed(const std::string& key) const {
   const auto line = lines_.find(key);
   return line == lines_.end() ? 0 : line->second.passed;

@@ -54,6 +54,8 @@ class AdmissionChoice {
 
   // Who has left the gate at which it stood, by id.
   std::vector<GateMove> Moves() const;
+  // The keys of somebody who was added; none of who was not.
+  std::vector<std::string> KeysOf(int64_t id) const;
   // How many passed the key.
   int64_t Passed(const std::string& key) const;
   // True if the key's line is not empty: who stands there may not pass now.

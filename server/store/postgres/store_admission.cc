@@ -146,8 +146,7 @@ class Admission {
           .AddArray(ask, [](const auto& a) { return a.second; })
           .Add(deep_);
       TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kAdmissionHeads, params));
-      AddWaiting(rows);
-      for (int row = 0; row < rows.rows(); ++row) ++found_[rows.Text(row, 0)];
+      AddWaiting(rows, rows.Column("key"));
     }
     if (ask_queue > 0) {
       TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.Run(sql::kQueueHeads, Params().Add(queue_).Add(ask_queue)));
@@ -157,7 +156,8 @@ class Admission {
     return absl::OkStatus();
   }
 
-  void AddWaiting(const Result& rows) {
+  // `only`: the column with the key of a job that has no other.
+  void AddWaiting(const Result& rows, std::optional<int> only = std::nullopt) {
     const int id = rows.Column("id"), priority = rows.Column("priority"), gate = rows.Column("gate"),
               keys = rows.Column("concurrency_keys");
     for (int row = 0; row < rows.rows(); ++row) {
@@ -166,7 +166,11 @@ class Admission {
       job.priority = static_cast<int16_t>(rows.Int(row, priority));
       job.gate = static_cast<int16_t>(rows.Int(row, gate));
       if (!rows.IsNull(row, keys)) job.keys = rows.TextArray(row, keys);
-      keys_of_[job.id] = job.keys;
+      if (only) {
+        std::string key = rows.Text(row, *only);
+        ++found_[key];
+        if (job.keys.empty()) job.keys.push_back(std::move(key));
+      }
       choice_->Add(std::move(job));
     }
   }
@@ -189,31 +193,29 @@ class Admission {
         .AddArray(moves, [](const GateMove& m) { return m.to; })
         .AddArray(moves, [](const GateMove& m) { return m.rank; });
     TENURE_ASSIGN_OR_RETURN(const Result rows, tx_.RunAndCommit(sql::kAdmit, params));
-    const int id = rows.Column("id"), priority = rows.Column("priority"), rank = rows.Column("rank"),
-              gate = rows.Column("gate"), xid = rows.Column("xid");
-    std::map<int16_t, ReadyRange> ready;
-    std::set<int64_t> moved;
+    const int ready = rows.Column("ready"), priority = rows.Column("priority"), low_rank = rows.Column("low_rank"),
+              low_id = rows.Column("low_id"), high_rank = rows.Column("high_rank"), high_id = rows.Column("high_id"),
+              jobs = rows.Column("jobs"), held_up = rows.Column("held_up"), xid = rows.Column("xid");
     for (int row = 0; row < rows.rows(); ++row) {
-      moved.insert(rows.Int(row, id));
-      result.xid = static_cast<uint64_t>(rows.Int(row, xid));
-      if (rows.Int(row, gate) != kGateAdmitted) {
-        ++result.moved;
+      if (!rows.IsNull(row, held_up)) {
+        // Whoever holds a row that was chosen may let it go without a word.
+        for (const int64_t id : rows.IntArray(row, held_up)) {
+          for (const std::string& key : choice_->KeysOf(id)) result.later.push_back({kKeyMark + key, kLockedAgain});
+        }
+        result.later.push_back({"q", kLockedAgain});
         continue;
       }
-      ++result.admitted;
-      const Key key{rows.Int(row, rank), rows.Int(row, id)};
-      const auto [range, fresh] = ready.try_emplace(static_cast<int16_t>(rows.Int(row, priority)));
-      if (fresh) range->second = {queue_, range->first, key, key, 0};
-      range->second.low = std::min(range->second.low, key);
-      range->second.high = std::max(range->second.high, key);
-      ++range->second.count;
-    }
-    for (const auto& [unused, range] : ready) result.ready.push_back(range);
-    // Whoever holds a row that was chosen may let it go without a word.
-    for (const GateMove& move : moves) {
-      if (moved.contains(move.id)) continue;
-      for (const std::string& key : keys_of_[move.id]) result.later.push_back({kKeyMark + key, kLockedAgain});
-      result.later.push_back({"q", kLockedAgain});
+      result.xid = static_cast<uint64_t>(rows.Int(row, xid));
+      if (!rows.Bool(row, ready)) {
+        result.moved += rows.Int32(row, jobs);
+        continue;
+      }
+      result.admitted += rows.Int32(row, jobs);
+      result.ready.push_back({queue_,
+                              static_cast<int16_t>(rows.Int(row, priority)),
+                              {rows.Int(row, low_rank), rows.Int(row, low_id)},
+                              {rows.Int(row, high_rank), rows.Int(row, high_id)},
+                              rows.Int32(row, jobs)});
     }
     return result;
   }
@@ -268,7 +270,6 @@ class Admission {
   std::optional<AdmissionChoice> choice_;
   std::map<std::string, GateRow> gates_;
   std::map<std::string, int64_t> asked_, found_;
-  std::map<int64_t, std::vector<std::string>> keys_of_;
 };
 
 }  // namespace
