@@ -72,27 +72,15 @@ absl::Status EngineImpl::ShedFromGraph(std::vector<store::GraphJob>& graph, std:
   for (size_t i = 0; i < graph.size(); ++i) {
     if (graph[i].refused.ok()) by_queue[graph[i].queue].push_back(i);
   }
-  for (auto& [id, indexes] : by_queue) {
+  for (const auto& [id, indexes] : by_queue) {
     const std::optional<store::Queue> queue = directory_.Find(id);
     if (!queue) continue;
-    std::vector<store::EnqueueOutcome> outcomes(graph.size());
-    if (queue->settings.max_tenant_depth) {
-      std::vector<const store::NewJob*> jobs;
-      for (size_t at : indexes) jobs.push_back(&graph[at].job);
-      TENURE_ASSIGN_OR_RETURN(const std::vector<absl::Status> tenants, ShedBeyondTenants(*queue, jobs));
-      std::vector<size_t> fitting;
-      for (size_t i = 0; i < indexes.size(); ++i) {
-        graph[indexes[i]].refused = tenants[i];
-        if (tenants[i].ok()) fitting.push_back(indexes[i]);
-      }
-      indexes = std::move(fitting);
-    }
-    if (!queue->settings.max_depth) continue;
-    ShedBeyondDepth(*queue, indexes, outcomes);
-    counted.insert(counted.end(), indexes.begin(), indexes.end());
-    for (size_t i = 0; i < graph.size(); ++i) {
-      if (!outcomes[i].status.ok()) graph[i].refused = outcomes[i].status;
-    }
+    if (!queue->settings.max_depth && !queue->settings.max_tenant_depth) continue;
+    std::vector<const store::NewJob*> jobs;
+    for (const size_t at : indexes) jobs.push_back(&graph[at].job);
+    TENURE_ASSIGN_OR_RETURN(Bounded bounded, WithinBounds(*queue, jobs));
+    for (size_t i = 0; i < indexes.size(); ++i) graph[indexes[i]].refused = std::move(bounded.statuses[i]);
+    for (const size_t i : bounded.counted) counted.push_back(indexes[i]);
   }
   return absl::OkStatus();
 }

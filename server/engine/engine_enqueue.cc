@@ -2,7 +2,6 @@
 // told (DepthGate), of a tenant by counting.
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -49,10 +48,27 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::s
   return WriteJobs(queue, items, way);
 }
 
+absl::StatusOr<EngineImpl::Bounded> EngineImpl::WithinBounds(const store::Queue& queue,
+                                                             std::span<const store::NewJob* const> jobs) {
+  Bounded bounded;
+  bounded.statuses.resize(jobs.size());
+  if (queue.settings.max_tenant_depth) TENURE_RETURN_IF_ERROR(ShedBeyondTenants(queue, jobs, bounded));
+  // After the tenants' bounds: what a tenant has too many of takes no room from the others.
+  if (queue.settings.max_depth) ShedBeyondDepth(queue, bounded);
+  if (absl::Status looked = LetRepeatsThrough(queue, jobs, bounded); !looked.ok()) {
+    if (!bounded.counted.empty()) depth_.Answered(queue.id, static_cast<int64_t>(bounded.counted.size()), 0);
+    return looked;
+  }
+  const auto shed = std::count_if(bounded.statuses.begin(), bounded.statuses.end(),
+                                  [](const absl::Status& status) { return !status.ok(); });
+  NoteShed(queue.name, static_cast<size_t>(shed));
+  return bounded;
+}
+
 // Batches that are under way at the same time, here and on other replicas, do not see each other: the bound is exceeded
 // by what these hold at most.
-absl::StatusOr<std::vector<absl::Status>> EngineImpl::ShedBeyondTenants(const store::Queue& queue,
-                                                                        std::span<const store::NewJob* const> jobs) {
+absl::Status EngineImpl::ShedBeyondTenants(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
+                                           Bounded& bounded) {
   const int64_t bound = *queue.settings.max_tenant_depth;
   std::set<std::string> tenants;
   for (const store::NewJob* job : jobs) {
@@ -63,44 +79,70 @@ absl::StatusOr<std::vector<absl::Status>> EngineImpl::ShedBeyondTenants(const st
     TENURE_ASSIGN_OR_RETURN(
         depths, store_.TenantDepths(queue.id, std::vector<std::string>(tenants.begin(), tenants.end()), bound));
   }
-  std::vector<absl::Status> statuses(jobs.size());
-  size_t shed = 0;
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (jobs[i]->tenant.empty() || ++depths[jobs[i]->tenant] <= bound) continue;
-    ++shed;
-    statuses[i] = Shed("TENANT_FULL",
-                       absl::StrCat("the tenant has ", bound, " jobs in the queue \"", queue.name,
-                                    "\", as many as its max_tenant_depth allows; try again later"),
-                       {{"queue", queue.name}, {"max_tenant_depth", absl::StrCat(bound)}});
+    bounded.statuses[i] = Shed("TENANT_FULL",
+                               absl::StrCat("the tenant has ", bound, " jobs in the queue \"", queue.name,
+                                            "\", as many as its max_tenant_depth allows; try again later"),
+                               {{"queue", queue.name}, {"max_tenant_depth", absl::StrCat(bound)}});
   }
-  NoteShed(queue.name, shed);
-  return statuses;
+  return absl::OkStatus();
+}
+
+void EngineImpl::ShedBeyondDepth(const store::Queue& queue, Bounded& bounded) {
+  const int64_t bound = *queue.settings.max_depth;
+  for (size_t i = 0; i < bounded.statuses.size(); ++i) {
+    if (bounded.statuses[i].ok()) bounded.counted.push_back(i);
+  }
+  const auto wanted = static_cast<int64_t>(bounded.counted.size());
+  const auto fits = static_cast<size_t>(depth_.Admit(queue.id, DepthOf(queue.id), bound, wanted));
+  for (size_t i = fits; i < bounded.counted.size(); ++i) {
+    bounded.statuses[bounded.counted[i]] = Shed("QUEUE_FULL",
+                                                absl::StrCat("the queue \"", queue.name, "\" holds ", bound,
+                                                             " jobs, as many as its max_depth allows; try again later"),
+                                                {{"queue", queue.name}, {"max_depth", absl::StrCat(bound)}});
+  }
+  bounded.counted.resize(fits);
+}
+
+// A repeat of what has been accepted writes nothing, and is answered with its job however full the queue is: its
+// producer wants to know no more than that.
+absl::Status EngineImpl::LetRepeatsThrough(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
+                                           Bounded& bounded) {
+  std::set<std::string> accepted, asked;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (jobs[i]->idempotency_key.empty()) continue;
+    (bounded.statuses[i].ok() ? accepted : asked).insert(jobs[i]->idempotency_key);
+  }
+  if (asked.empty()) return absl::OkStatus();
+  TENURE_ASSIGN_OR_RETURN(const std::set<std::string> in_use,
+                          store_.IdempotencyKeysInUse(queue.id, std::vector<std::string>(asked.begin(), asked.end())));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const std::string& key = jobs[i]->idempotency_key;
+    if (!key.empty() && (in_use.contains(key) || accepted.contains(key))) bounded.statuses[i] = absl::OkStatus();
+  }
+  return absl::OkStatus();
 }
 
 EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinBounds(const store::Queue& queue,
                                                                 std::span<const store::NewJob> items, Way way) {
-  std::vector<size_t> at(items.size());
-  std::iota(at.begin(), at.end(), size_t{0});
+  std::vector<const store::NewJob*> jobs;
+  for (const store::NewJob& job : items) jobs.push_back(&job);
+  TENURE_ASSIGN_OR_RETURN(Bounded bounded, WithinBounds(queue, jobs));
   std::vector<store::EnqueueOutcome> outcomes(items.size());
-  if (queue.settings.max_tenant_depth) {
-    std::vector<const store::NewJob*> jobs;
-    for (const store::NewJob& job : items) jobs.push_back(&job);
-    TENURE_ASSIGN_OR_RETURN(std::vector<absl::Status> statuses, ShedBeyondTenants(queue, jobs));
-    for (size_t i = 0; i < items.size(); ++i) outcomes[i].status = std::move(statuses[i]);
-    std::erase_if(at, [&](size_t i) { return !outcomes[i].status.ok(); });
+  std::vector<size_t> at;
+  std::vector<store::NewJob> fitting;
+  for (size_t i = 0; i < items.size(); ++i) {
+    outcomes[i].status = std::move(bounded.statuses[i]);
+    if (outcomes[i].status.ok()) at.push_back(i);
   }
-  // After the tenants' bounds: what a tenant has too many of takes no room from the others.
-  if (queue.settings.max_depth) ShedBeyondDepth(queue, at, outcomes);
   if (at.empty()) return outcomes;
-  const auto write = [&] {
-    if (at.size() == items.size()) return WriteJobs(queue.id, items, way);
-    std::vector<store::NewJob> fitting;
+  if (at.size() < items.size()) {
     for (const size_t i : at) fitting.push_back(items[i]);
-    return WriteJobs(queue.id, fitting, way);
-  };
-  EnqueueLane::Outcomes written = write();
+  }
+  EnqueueLane::Outcomes written = WriteJobs(queue.id, fitting.empty() ? items : std::span(fitting), way);
   if (queue.settings.max_depth) {
-    depth_.Answered(queue.id, static_cast<int64_t>(at.size()), AcceptedOf(written));
+    depth_.Answered(queue.id, static_cast<int64_t>(bounded.counted.size()), AcceptedOf(written));
   }
   if (!written.ok()) return written.status();
   for (size_t i = 0; i < at.size(); ++i) outcomes[at[i]] = std::move((*written)[i]);
@@ -142,22 +184,6 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::WriteJobs(int32_t queue, std::span
   Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "existing"}}, existing);
   Metrics::Add(metrics_.jobs_enqueued, {{"queue", name}, {"outcome", "refused"}}, refused);
   return std::move(result->jobs);
-}
-
-void EngineImpl::ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
-                                 std::vector<store::EnqueueOutcome>& outcomes) {
-  const int64_t bound = *queue.settings.max_depth;
-  const auto wanted = static_cast<int64_t>(indexes.size());
-  const auto fits = static_cast<size_t>(depth_.Admit(queue.id, DepthOf(queue.id), bound, wanted));
-  const size_t shed = indexes.size() - fits;
-  for (size_t i = fits; i < indexes.size(); ++i) {
-    outcomes[indexes[i]].status = Shed("QUEUE_FULL",
-                                       absl::StrCat("the queue \"", queue.name, "\" holds ", bound,
-                                                    " jobs, as many as its max_depth allows; try again later"),
-                                       {{"queue", queue.name}, {"max_depth", absl::StrCat(bound)}});
-  }
-  indexes.resize(fits);
-  NoteShed(queue.name, shed);
 }
 
 void EngineImpl::Enqueue(std::vector<EnqueueItem> items, Deadline deadline,

@@ -159,12 +159,17 @@ class EngineImpl : public Engine {
   EnqueueLane::Outcomes FlushEnqueue(int32_t queue, std::span<const store::NewJob> items, Way way);
   EnqueueLane::Outcomes FlushWithinBounds(const store::Queue& queue, std::span<const store::NewJob> items, Way way);
   EnqueueLane::Outcomes WriteJobs(int32_t queue, std::span<const store::NewJob> items, Way way);
-  // Which of `jobs` are beyond their tenant's bound. Blocks.
-  absl::StatusOr<std::vector<absl::Status>> ShedBeyondTenants(const store::Queue& queue,
-                                                              std::span<const store::NewJob* const> jobs);
-  // Takes from `indexes` what is beyond the queue's bound, and writes its outcomes.
-  void ShedBeyondDepth(const store::Queue& queue, std::vector<size_t>& indexes,
-                       std::vector<store::EnqueueOutcome>& outcomes);
+  // Who of some jobs of a queue keeps its bounds.
+  struct Bounded {
+    std::vector<absl::Status> statuses;  // Not OK: shed.
+    std::vector<size_t> counted;         // Those that take room: depth_ wants to be told of as many (Answered).
+  };
+  absl::StatusOr<Bounded> WithinBounds(const store::Queue& queue, std::span<const store::NewJob* const> jobs);
+  absl::Status ShedBeyondTenants(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
+                                 Bounded& bounded);
+  void ShedBeyondDepth(const store::Queue& queue, Bounded& bounded);
+  absl::Status LetRepeatsThrough(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
+                                 Bounded& bounded);
   void NoteShed(const std::string& queue, size_t jobs);
 
   // --- engine_busy_keys.cc

@@ -1,5 +1,4 @@
-// Bounds of depth for calls whose jobs wait for others: such a call is one transaction, and takes room only for what
-// it writes.
+// Bounds of depth: what takes room, and who is let through without.
 #include <string>
 #include <vector>
 
@@ -28,6 +27,61 @@ class EngineDepthTest : public testing::ReplicaTest {
     return job;
   }
 };
+
+// Who does not know whether its job was accepted must be told so, however full the queue has become.
+TEST_F(EngineDepthTest, ARepeatIsAnsweredWithItsJobAlsoWhenTheQueueIsFull) {
+  auto replica = StartReplica("a");
+  store::QueueSettings settings;
+  settings.max_depth = 3;
+  settings.max_tenant_depth = 2;
+  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
+                replica->engine->CreateQueue("q", settings, false, std::move(done));
+              }).ok());
+  const auto keyed = [](const std::string& key, const std::string& tenant = "", const std::string& payload = "") {
+    store::NewJob job = Job();
+    job.idempotency_key = key;
+    job.idempotency_retention = absl::Hours(1);
+    job.tenant = tenant;
+    job.payload.data = payload;
+    return job;
+  };
+  const auto first = replica->Enqueue("q", {keyed("a", "t"), keyed("b", "t"), keyed("c")});
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_EQ(Reasons(*replica, {Job(), keyed("d"), keyed("d", "t")}),
+            (std::vector<std::string>{"QUEUE_FULL", "QUEUE_FULL", "TENANT_FULL"}));
+
+  const auto repeated =
+      replica->Enqueue("q", {keyed("c"), keyed("a", "t"), keyed("b", "t", "another"), keyed("d", "t"), keyed("c")});
+  ASSERT_TRUE(repeated.ok()) << repeated.status();
+  std::vector<std::string> reasons;
+  for (const store::EnqueueOutcome& outcome : *repeated) reasons.push_back(DetailsOf(outcome.status).reason);
+  EXPECT_EQ(reasons, (std::vector<std::string>{"", "", "IDEMPOTENCY_CONFLICT", "TENANT_FULL", ""}));
+  for (const auto& [at, was] : {std::pair(0, 2), std::pair(1, 0), std::pair(4, 2)}) {
+    EXPECT_TRUE((*repeated)[at].duplicate);
+    EXPECT_EQ((*repeated)[at].id, (*first)[was].id);
+  }
+  // So is one in a call that waits for others, and the second of two in a call whose first one fits.
+  store::NewJob waits = keyed("a", "t");
+  waits.depends_on = store::DependsOn{{}, {0}, false, false};
+  EXPECT_EQ(Reasons(*replica, {keyed("c"), waits}), (std::vector<std::string>{"", "IDEMPOTENCY_CONFLICT"}));
+  Sql("update tenure.idempotency set expires_at = now() where key = 'c'");
+  EXPECT_EQ(Reasons(*replica, {keyed("c")}), (std::vector<std::string>{"QUEUE_FULL"})) << "its retention is past";
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "3");
+}
+
+TEST_F(EngineDepthTest, TwoOfACallWithOneKeyTakeTheRoomOfOne) {
+  auto replica = StartReplica("a");
+  store::QueueSettings settings;
+  settings.max_depth = 1;
+  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
+                replica->engine->CreateQueue("q", settings, false, std::move(done));
+              }).ok());
+  store::NewJob job = Job();
+  job.idempotency_key = "a";
+  job.idempotency_retention = absl::Hours(1);
+  EXPECT_EQ(Reasons(*replica, {job, job, Job()}), (std::vector<std::string>{"", "", "QUEUE_FULL"}));
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "1");
+}
 
 TEST_F(EngineDepthTest, AJobWhoseDependencyIsUnknownTakesNoRoom) {
   auto replica = StartReplica("a");

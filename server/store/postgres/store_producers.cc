@@ -17,6 +17,7 @@ namespace tenure::store::postgres {
 namespace {
 
 constexpr int32_t kDaysTo2000 = 10957;  // PostgreSQL's date counts from 2000-01-01.
+constexpr int16_t kProducerScope = 0;   // Of the keys that producers give.
 constexpr int16_t kRetryScope = 1;      // Of the keys that make retries safe to repeat.
 
 std::string RetryKey(const JobId& id, std::string_view request_id) {
@@ -33,6 +34,18 @@ absl::StatusOr<std::map<std::string, int64_t>> PostgresStore::TenantDepths(int32
   std::map<std::string, int64_t> depths;
   for (int row = 0; row < rows.rows(); ++row) depths[rows.Text(row, 0)] = rows.Int(row, 1);
   return depths;
+}
+
+absl::StatusOr<std::set<std::string>> PostgresStore::IdempotencyKeysInUse(int32_t queue,
+                                                                          std::span<const std::string> keys) {
+  TENURE_ASSIGN_OR_RETURN(const Result rows,
+                          RunOne("find_keys", sql::kFindKeys, Params().Add(queue).Add(kProducerScope).AddArray(keys)));
+  std::set<std::string> in_use;
+  const int key = rows.Column("key"), live = rows.Column("live");
+  for (int row = 0; row < rows.rows(); ++row) {
+    if (rows.Bool(row, live)) in_use.insert(rows.Text(row, key));
+  }
+  return in_use;
 }
 
 absl::StatusOr<EnqueueResult> PostgresStore::Enqueue(int32_t queue, std::span<const NewJob> jobs) {
@@ -150,8 +163,9 @@ absl::StatusOr<EnqueueResult> PostgresStore::EnqueueKeyed(int32_t queue, std::sp
       retry_of.emplace_back();
     }
     auto done = Run<EnqueueResult>(
-        "enqueue_keyed", Transaction::Limits{options_.statement_timeout, kKeyWait},
-        [&](Transaction& tx) { return EnqueueKeyedScoped(tx, queue, 0, part_jobs, keys, prints, retry_of, true); });
+        "enqueue_keyed", Transaction::Limits{options_.statement_timeout, kKeyWait}, [&](Transaction& tx) {
+          return EnqueueKeyedScoped(tx, queue, kProducerScope, part_jobs, keys, prints, retry_of, true);
+        });
     if (!done.ok()) return done.status();
     MergePart(part, part.size() == firsts.size(), *std::move(done), result);
     return absl::OkStatus();
