@@ -89,13 +89,14 @@ void AdmissionDesk::LookLater(int32_t queue, std::string name, Clock::Duration a
     known->second = when;
   }
   timers_.At(when, [this, gate, when] {
-    {
-      std::lock_guard<std::mutex> lock(mu_);
-      const auto known = timed_.find(gate);
-      if (known == timed_.end() || known->second != when) return;  // An earlier one has taken its place.
-      timed_.erase(known);
-    }
-    Look(gate.first, {gate.second});
+    std::lock_guard<std::mutex> lock(mu_);
+    const auto known = timed_.find(gate);
+    if (known == timed_.end() || known->second != when) return;  // An earlier one has taken its place.
+    timed_.erase(known);
+    Line& line = lines_[gate.first];
+    Add(line, gate.second);
+    // A rate that is looked at late lets fewer pass than it may.
+    Begin(gate.first, line, /*rests=*/false);
   });
 }
 

@@ -239,6 +239,16 @@ TEST_F(AdmissionDeskTest, TurnsOfTenantsDoNotRest) {
   EXPECT_THAT(store_.AwaitBegun(2).back(), ElementsAre("q"));
 }
 
+TEST_F(AdmissionDeskTest, ARateIsLookedAtInTime) {
+  store::AdmitResult result;
+  result.later = {{"ka", absl::Milliseconds(5)}};
+  store_.Answer(result);
+  LookOnce();
+  desk_.Claimed(kQueue, /*more=*/true);
+  ASSERT_TRUE(clock_.StepTo(absl::Milliseconds(5)));
+  EXPECT_THAT(store_.AwaitBegun(2).back(), ElementsAre("ka"));
+}
+
 TEST_F(AdmissionDeskTest, ALookThatFailedIsRepeated) {
   store_.SetFails(true);
   desk_.Look(kQueue, {"ka"});
