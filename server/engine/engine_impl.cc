@@ -227,7 +227,13 @@ void EngineImpl::Retry(std::vector<store::JobId> ids, std::string request_id,
                        Callback<std::vector<store::RetryOutcome>> done) {
   executor_.Post([this, ids = std::move(ids), request_id = std::move(request_id), done = Tracked(std::move(done))] {
     std::vector<store::RetryOutcome> outcomes;
+    std::map<store::JobId, size_t> firsts;
     for (const store::JobId& id : ids) {
+      // Named twice in a call, a job is retried once.
+      if (const auto [first, fresh] = firsts.emplace(id, outcomes.size()); !fresh) {
+        outcomes.push_back(outcomes[first->second]);
+        continue;
+      }
       auto outcome = store_.Retry(id, request_id);
       if (!outcome.ok()) return done(outcome.status());
       LookAtGates(outcome->id.queue, std::move(outcome->blocked));

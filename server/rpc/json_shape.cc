@@ -174,6 +174,10 @@ class Walk {
     std::map<const google::protobuf::OneofDescriptor*, const FieldDescriptor*> chosen;
     for (int i = 0; i < type.field_count(); ++i) {
       const FieldDescriptor& field = *type.field(i);
+      if (field.json_name() != field.name() && sent.contains(field.json_name()) && sent.contains(field.name())) {
+        return InvalidField(prefix + field.name(),
+                            absl::StrCat("stands twice in its object, also as ", field.json_name(), "; give it once"));
+      }
       for (const std::string& name : {field.json_name(), field.name()}) {
         const auto found = sent.find(name);
         if (found == sent.end() || found->second->kind_case() == Value::kNullValue) continue;

@@ -184,6 +184,8 @@ TEST_F(JsonDispatch, BadJsonNamesTheField) {
        "items[0].error.type"},
       {"/tenure.v1.JobService/Enqueue", "{\"jobs\":", "body"},
       {"/tenure.v1.JobService/Enqueue", R"({"jobs":[null]})", "jobs[0]"},
+      {"/tenure.v1.QueueService/CreateQueue", R"({"name":"q","settings":{"maxDepth":1,"max_depth":2}})",
+       "settings.max_depth"},
       {"/tenure.v1.JobService/List", R"({"includePayloads":"yes"})", "include_payloads"},
       {"/tenure.v1.JobService/Enqueue", "[]", "body"},
       {"/tenure.v1.JobService/Enqueue", "null", "body"},

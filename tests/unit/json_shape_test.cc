@@ -101,6 +101,8 @@ TEST(JsonShape, NamesUnknownFieldsAndTwoOfAChoice) {
   EXPECT_EQ(Job(R"("payload":{"json":{}})"),
             "jobs[1].payload.json: is not a field of this request; check its spelling");
   EXPECT_EQ(Job(R"("payload":{"text":"","data":""})"), "jobs[1].payload: may hold only one of data and text");
+  EXPECT_EQ(Job(R"("maxAttempts":1,"max_attempts":null)"),
+            "jobs[1].max_attempts: stands twice in its object, also as maxAttempts; give it once");
 }
 
 TEST(JsonShape, FindsNothingInWhatTheParserTakes) {
