@@ -77,11 +77,29 @@ std::shared_ptr<PollHandle> ClaimDesk::Claim(ClaimCall call, Deadline deadline, 
     return handle;
   }
   hooks_.seen(poll->call.worker, poll->call.queues);
+  std::vector<int32_t> ids = directory_.IdsOf(poll->call.queues);
+  if (std::find(ids.begin(), ids.end(), 0) == ids.end()) {
+    Begin(poll, ids, absl::OkStatus());
+    return handle;
+  }
   std::vector<std::string> names;
-  names.reserve(poll->call.queues.size());
-  for (const QueueShare& share : poll->call.queues) names.push_back(share.queue);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == 0) names.push_back(poll->call.queues[i].queue);
+  }
   directory_.Resolve(std::move(names), /*create=*/false,
-                     [this, poll](QueueDirectory::Resolved resolved) { Begin(poll, std::move(resolved)); });
+                     [this, poll, ids = std::move(ids)](const QueueDirectory::Resolved& resolved) mutable {
+                       absl::Status failed;
+                       for (size_t i = 0; i < ids.size(); ++i) {
+                         if (ids[i] != 0) continue;
+                         const auto& queue = resolved.at(poll->call.queues[i].queue);
+                         if (queue.ok()) {
+                           ids[i] = queue->id;
+                         } else if (!absl::IsNotFound(queue.status())) {
+                           failed = queue.status();
+                         }
+                       }
+                       Begin(poll, ids, failed);
+                     });
   return handle;
 }
 
@@ -121,43 +139,48 @@ void ClaimDesk::ForgetRequest(const PollPtr& poll, Actions& actions) {
   if (next->begun) Place(next, actions);
 }
 
-void ClaimDesk::Begin(const PollPtr& poll, QueueDirectory::Resolved resolved) {
+// `ids`: of the call's queues, in its order; 0 for one that does not exist. `failed`: of looking them up.
+void ClaimDesk::Begin(const PollPtr& poll, std::span<const int32_t> ids, const absl::Status& failed) {
   Actions actions;
   {
     std::lock_guard<std::mutex> lock(mu_);
     if (poll->answered) return;
-    // WEIGHTED: a random order in which heavier queues tend to come first (exponential keys), drawn anew for each poll,
-    // so that over many polls the queues share by weight.
-    std::vector<std::pair<double, const QueueShare*>> order;
-    for (const QueueShare& share : poll->call.queues) {
-      const double key = poll->call.weighted
-                             ? -std::log(absl::Uniform<double>(absl::IntervalOpenOpen, random_, 0, 1)) / share.weight
-                             : 0;
-      order.emplace_back(key, &share);
+    if (failed.ok()) {
+      SetQueues(poll, ids);
+      poll->begun = true;
+      Place(poll, actions);
+    } else {
+      Answer(poll, failed, actions);
     }
-    if (poll->call.weighted) std::sort(order.begin(), order.end());
-    for (const auto& [unused, share] : order) {
-      auto queue = resolved.find(share->queue);
-      if (queue == resolved.end()) continue;
-      if (queue->second.ok()) {
-        poll->queues.push_back(queue->second->id);
-      } else if (absl::IsNotFound(queue->second.status())) {
-        // It may have been made while its name was looked up; then its event has come already.
-        if (auto known = directory_.Find(share->queue)) {
-          poll->queues.push_back(known->id);
-        } else {
-          poll->unknown.insert(share->queue);
-          unknown_[share->queue].push_back(poll);
-        }
-      } else {
-        Answer(poll, queue->second.status(), actions);
-        break;
-      }
-    }
-    poll->begun = true;
-    Place(poll, actions);
   }
   Run(actions);
+}
+
+// WEIGHTED: a random order in which heavier queues tend to come first (exponential keys), drawn anew for each poll, so
+// that over many polls the queues share by weight.
+void ClaimDesk::SetQueues(const PollPtr& poll, std::span<const int32_t> ids) {
+  std::vector<std::pair<double, size_t>> order;
+  order.reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const double key = poll->call.weighted ? -std::log(absl::Uniform<double>(absl::IntervalOpenOpen, random_, 0, 1)) /
+                                                 poll->call.queues[i].weight
+                                           : 0;
+    order.emplace_back(key, i);
+  }
+  if (poll->call.weighted) std::sort(order.begin(), order.end());
+  poll->queues.reserve(ids.size());
+  for (const auto& [unused, i] : order) {
+    const std::string& name = poll->call.queues[i].queue;
+    if (ids[i] != 0) {
+      poll->queues.push_back(ids[i]);
+    } else if (auto known = directory_.Find(name)) {
+      // It was made while its name was looked up; then its event has come already.
+      poll->queues.push_back(known->id);
+    } else {
+      poll->unknown.insert(name);
+      unknown_[name].push_back(poll);
+    }
+  }
 }
 
 // Slots that only high priorities may take.

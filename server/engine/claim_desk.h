@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -105,7 +106,8 @@ class ClaimDesk {
 
   void NoteRequest(const PollPtr& poll, Actions& actions);
   void ForgetRequest(const PollPtr& poll, Actions& actions);
-  void Begin(const PollPtr& poll, QueueDirectory::Resolved resolved);
+  void Begin(const PollPtr& poll, std::span<const int32_t> ids, const absl::Status& failed);
+  void SetQueues(const PollPtr& poll, std::span<const int32_t> ids);
   void Place(const PollPtr& poll, Actions& actions);
   void Park(const PollPtr& poll, Actions& actions);
   void Leave(const PollPtr& poll);

@@ -71,6 +71,17 @@ void QueueDirectory::Answer(const Wanted& name, const absl::StatusOr<store::Queu
   }
 }
 
+std::vector<int32_t> QueueDirectory::IdsOf(std::span<const QueueShare> names) const {
+  std::vector<int32_t> ids;
+  ids.reserve(names.size());
+  std::lock_guard<std::mutex> lock(mu_);
+  for (const QueueShare& share : names) {
+    const auto id = ids_.find(share.queue);
+    ids.push_back(id == ids_.end() ? 0 : id->second);
+  }
+  return ids;
+}
+
 std::optional<store::Queue> QueueDirectory::Find(const std::string& name) const {
   std::lock_guard<std::mutex> lock(mu_);
   auto id = ids_.find(name);

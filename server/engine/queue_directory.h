@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/engine/engine.h"
 #include "server/engine/executor.h"
 #include "server/store/store.h"
 
@@ -37,6 +38,8 @@ class QueueDirectory {
   // made) has its own error: QUEUE_NOT_FOUND, or why the database did not answer.
   void Resolve(std::vector<std::string> names, bool create, std::function<void(Resolved)> done);
 
+  // The number of each of `names`, in their order; 0 for one that is not known. For calls that name a thousand queues.
+  std::vector<int32_t> IdsOf(std::span<const QueueShare> names) const;
   std::optional<store::Queue> Find(const std::string& name) const;
   std::optional<store::Queue> Find(int32_t id) const;
   // "" if it is not known.
