@@ -21,8 +21,9 @@ TEST_F(EngineJobsTest, AJobThatACallNamesTwiceIsRetriedOnce) {
   const auto cancelled = Replica::Await<std::vector<CancelAnswer>>(
       [&](auto done) { replica->engine->Cancel({id}, "", Deadline::max(), std::move(done)); });
   ASSERT_TRUE(cancelled.ok()) << cancelled.status();
-  const auto retried = Replica::Await<std::vector<store::RetryOutcome>>(
-      [&](auto done) { replica->engine->Retry({id, id}, "", std::move(done)); });
+  const auto retried = Replica::Await<std::vector<store::RetryOutcome>>([&](auto done) {
+    replica->engine->Retry({id, id}, "", std::move(done));
+  });
   ASSERT_TRUE(retried.ok()) << retried.status();
   ASSERT_EQ(retried->size(), 2u);
   EXPECT_TRUE((*retried)[0].status.ok()) << (*retried)[0].status;
