@@ -15,77 +15,17 @@
 #include "google/protobuf/util/json_util.h"
 #include "google/rpc/error_details.pb.h"
 #include "server/base/status.h"
-#include "server/rpc/admin_service.h"
-#include "server/rpc/job_service.h"
-#include "server/rpc/limit_service.h"
-#include "server/rpc/method_table.h"
-#include "server/rpc/move_service.h"
-#include "server/rpc/queue_service.h"
-#include "server/rpc/schedule_service.h"
-#include "server/rpc/target_service.h"
-#include "server/rpc/worker_service.h"
-#include "tests/support/fake_engine.h"
-#include "tests/support/manual_clock.h"
+#include "tests/support/json_fixture.h"
 
 namespace tenure::rpc {
 namespace {
 
 using google::protobuf::Struct;
 using std::string;
-using testing::FakeEngine;
 
 constexpr char kToken[] = "7-20786-123456.3.20786.9f86d081884c7d65";
 
-class JsonDispatch : public ::testing::Test {
- protected:
-  JsonDispatch() {
-    jobs_.Register(methods_);
-    workers_.Register(methods_);
-    queues_.Register(methods_);
-    schedules_.Register(methods_);
-    targets_.Register(methods_);
-    moves_.Register(methods_);
-    limits_.Register(methods_);
-    admin_.Register(methods_);
-  }
-
-  // For engines that answer at once.
-  JsonAnswer Post(const string& path, const string& body) {
-    std::optional<JsonAnswer> answer;
-    int answers = 0;
-    auto call = dispatcher_.Call({.path = path, .body = body, .timeout = {}, .peer = "test"}, [&](JsonAnswer a) {
-      answer = std::move(a);
-      ++answers;
-    });
-    EXPECT_EQ(answers, 1);
-    EXPECT_NE(call, nullptr);
-    return answer.value_or(JsonAnswer{});
-  }
-
-  static Struct Json(const string& text) {
-    Struct out;
-    EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(text, &out).ok()) << text;
-    return out;
-  }
-
-  static string Field(const JsonAnswer& answer, const string& name) {
-    return Json(answer.body).fields().at(name).string_value();
-  }
-
-  FakeEngine engine_;
-  testing::ManualClock clock_;
-  Metrics metrics_;
-  MethodTable methods_{clock_, metrics_};
-  JobService jobs_{engine_, Limits{.max_payload_bytes = 1000}};
-  WorkerService workers_{engine_, Limits()};
-  QueueService queues_{engine_};
-  ScheduleService schedules_{engine_, Limits{.max_payload_bytes = 1000}};
-  TargetService targets_{engine_};
-  MoveService moves_{engine_};
-  LimitService limits_{engine_};
-  AdminService admin_{engine_};
-  JsonDispatcher dispatcher_{methods_};
-};
+class JsonDispatch : public testing::JsonTest {};
 
 TEST_F(JsonDispatch, EveryUnaryMethodOfEveryServiceIsServed) {
   int methods = 0;
@@ -426,119 +366,6 @@ TEST_F(JsonDispatch, PagesGoOnWhereTheyEnded) {
       Post("/tenure.v1.WorkerService/ListWorkers", absl::StrCat(R"({"pageSize":2,"pageToken":")", token, "\"}"));
   EXPECT_EQ(afters, (std::vector<string>{"", "w1"}));
   EXPECT_EQ(Json(second.body).fields().count("nextPageToken"), 0u);
-}
-
-// The engine's half of a parked claim.
-struct Parked : engine::PollHandle {
-  int cancels = 0;
-  engine::ClaimCall call;
-  engine::Deadline deadline;
-  engine::Callback<engine::ClaimAnswer> done;
-  void Cancel() override { ++cancels; }
-  static engine::ClaimAnswer OneJob() {
-    engine::ClaimAnswer answer;
-    store::ClaimedJob& job = answer.jobs.emplace_back();
-    job.job.id = job.token.job = {7, 20786, 42};
-    job.job.payload = {"p", "text/plain"};
-    job.token.secret = 5;
-    job.lease = job.remaining = absl::Seconds(30);
-    return answer;
-  }
-};
-
-class JsonClaim : public JsonDispatch {
- protected:
-  JsonClaim() {
-    engine_.claim = [this](engine::ClaimCall call, engine::Deadline deadline,
-                           engine::Callback<engine::ClaimAnswer> done) {
-      parked_->call = std::move(call);
-      parked_->deadline = deadline;
-      parked_->done = std::move(done);
-      return parked_;
-    };
-    engine_.undeliverable = [this](engine::ClaimAnswer answer) { returned_.push_back(std::move(answer)); };
-  }
-  std::shared_ptr<JsonCall> Start(const string& body, std::optional<absl::Duration> timeout = std::nullopt) {
-    return dispatcher_.Call({.path = "/tenure.v1.WorkerService/Claim", .body = body, .timeout = timeout, .peer = ""},
-                            [this](JsonAnswer answer) { answers_.push_back(std::move(answer)); });
-  }
-  std::shared_ptr<Parked> parked_ = std::make_shared<Parked>();
-  std::vector<engine::ClaimAnswer> returned_;
-  std::vector<JsonAnswer> answers_;
-};
-
-constexpr char kClaim[] = R"({"workerId":"w","queues":[{"queue":"q"}],"wait":"20s"})";
-
-TEST_F(JsonClaim, ADeliveredAnswerKeepsItsLeases) {
-  auto call = Start(kClaim);
-  EXPECT_TRUE(answers_.empty());
-  parked_->done(Parked::OneJob());
-  ASSERT_EQ(answers_.size(), 1u);
-  EXPECT_NE(answers_[0].body.find("7-20786-42.0.0.0000000000000005"), string::npos) << answers_[0].body;
-  call.reset();
-  EXPECT_TRUE(returned_.empty());
-}
-
-TEST_F(JsonClaim, ACallerThatLeavesWhileParkedCancelsThePoll) {
-  auto call = Start(kClaim);
-  call->Cancel();
-  call->Cancel();
-  EXPECT_EQ(parked_->cancels, 1);
-  parked_->done(MakeError(absl::StatusCode::kCancelled, "CANCELLED", "gone"));
-  call.reset();
-  ASSERT_EQ(answers_.size(), 1u);
-  EXPECT_EQ(answers_[0].http_status, 499);
-  EXPECT_TRUE(returned_.empty());
-}
-
-TEST_F(JsonClaim, LeasesThatWereNotDeliveredAreGivenBack) {
-  auto call = Start(kClaim);
-  parked_->done(Parked::OneJob());
-  call->Cancel();  // The answer could not be written.
-  EXPECT_TRUE(returned_.empty());
-  call.reset();
-  ASSERT_EQ(returned_.size(), 1u);
-  ASSERT_EQ(returned_[0].jobs.size(), 1u);
-  EXPECT_EQ(returned_[0].jobs[0].token.secret, 5);
-  EXPECT_EQ(returned_[0].jobs[0].job.id.seq, 42);
-}
-
-TEST_F(JsonClaim, AHandleDroppedEarlyStillGivesLeasesBack) {
-  auto call = Start(kClaim);
-  call->Cancel();
-  call.reset();
-  parked_->done(Parked::OneJob());
-  EXPECT_EQ(answers_.size(), 1u);
-  EXPECT_EQ(returned_.size(), 1u);
-}
-
-TEST_F(JsonClaim, WithARequestIdNothingIsGivenBack) {
-  auto call = Start(R"({"workerId":"w","queues":[{"queue":"q"}],"requestId":"r"})");
-  parked_->done(Parked::OneJob());
-  call->Cancel();
-  call.reset();
-  EXPECT_TRUE(returned_.empty());
-}
-
-TEST_F(JsonClaim, ALongPollEndsALittleBeforeTheCallersDeadline) {
-  Start(kClaim);
-  EXPECT_EQ(parked_->call.wait, absl::Seconds(20));
-  EXPECT_EQ(parked_->deadline, clock_.Now() + std::chrono::seconds(50));
-  parked_->done(engine::ClaimAnswer());
-  Start(kClaim, absl::Seconds(10));
-  EXPECT_EQ(parked_->call.wait, absl::Milliseconds(9850));
-  EXPECT_EQ(parked_->deadline, clock_.Now() + std::chrono::seconds(10));
-  parked_->done(engine::ClaimAnswer());
-  Start(kClaim, absl::Milliseconds(100));
-  EXPECT_EQ(parked_->call.wait, absl::Milliseconds(90));
-  parked_->done(engine::ClaimAnswer());
-  Start(kClaim, absl::Seconds(30));
-  EXPECT_EQ(parked_->call.wait, absl::Seconds(20));
-  parked_->done(engine::ClaimAnswer());
-  Start(kClaim, -absl::Seconds(1));
-  EXPECT_EQ(parked_->call.wait, absl::ZeroDuration());
-  parked_->done(engine::ClaimAnswer());
-  EXPECT_EQ(answers_.size(), 5u);
 }
 
 TEST_F(JsonDispatch, CallsAreCounted) {
