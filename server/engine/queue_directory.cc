@@ -11,6 +11,8 @@ void QueueDirectory::Resolve(std::vector<std::string> names, bool create, std::f
   auto call = std::make_shared<Call>();
   call->done = std::move(done);
   int begin = 0;
+  // Under the lock: after it, who looks names up may be through with the call.
+  bool all_known = false;
   {
     std::lock_guard<std::mutex> lock(mu_);
     for (std::string& name : names) {
@@ -25,10 +27,11 @@ void QueueDirectory::Resolve(std::vector<std::string> names, bool create, std::f
       if (!look_up.under_way && look_up.calls.empty()) line_.push_back(std::move(wanted));
       (look_up.under_way ? look_up.later : look_up.calls).push_back(call);
     }
-    begin = std::min(most_look_ups_ - running_, static_cast<int>(line_.size()));
+    all_known = call->open == 0;
+    if (!all_known) begin = std::min(most_look_ups_ - running_, static_cast<int>(line_.size()));
     running_ += begin;
   }
-  if (call->open == 0) return call->done(std::move(call->resolved));
+  if (all_known) return call->done(std::move(call->resolved));
   for (int i = 0; i < begin; ++i) executor_.Post([this] { LookUpNext(); });
 }
 

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <future>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/base/status.h"
 #include "tests/support/unimplemented_store.h"
 
@@ -128,6 +132,30 @@ TEST_F(QueueDirectoryTest, WhoComesAfterALookBeganIsNotToldThatAQueueDoesNotExis
   EXPECT_TRUE(absl::IsNotFound(early.get().at("a").status()));
   EXPECT_EQ(late.get().at("a").status(), absl::OkStatus());
   EXPECT_EQ(store_.asked("a"), 2);
+}
+
+// Whoever asks while a look is under way may be answered by it before its own call has returned.
+TEST_F(QueueDirectoryTest, EachCallIsAnsweredOnceWhoeverLooks) {
+  constexpr int kThreads = 3, kNames = 3'000;
+  std::vector<std::atomic<int>> answers(kThreads * kNames);
+  std::atomic<int> open = kThreads * kNames;
+  std::promise<void> all;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < kNames; ++i) {
+        directory_.Resolve({absl::StrCat("q", i), "known"}, /*create=*/true, [&, at = thread * kNames + i](Resolved r) {
+          EXPECT_EQ(r.size(), 2u);
+          ++answers[static_cast<size_t>(at)];
+          if (--open == 0) all.set_value();
+        });
+        directory_.Resolve({"known"}, /*create=*/true, [](const Resolved& r) { EXPECT_EQ(r.size(), 1u); });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(all.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  for (const std::atomic<int>& answered : answers) EXPECT_EQ(answered, 1);
 }
 
 }  // namespace
