@@ -48,80 +48,75 @@ EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushEnqueue(int32_t queue, std::s
   return WriteJobs(queue, items, way);
 }
 
+// What makes no job takes no room, and is let through however full the queue is: a repeat of what has been accepted is
+// answered with its job (its producer wants to know no more than that), and so is, or is changed, the holder of a
+// unique key. Who makes none is asked only where somebody is shed.
 absl::StatusOr<EngineImpl::Bounded> EngineImpl::WithinBounds(const store::Queue& queue,
                                                              std::span<const store::NewJob* const> jobs) {
-  Bounded bounded;
-  bounded.statuses.resize(jobs.size());
-  if (queue.settings.max_tenant_depth) TENURE_RETURN_IF_ERROR(ShedBeyondTenants(queue, jobs, bounded));
-  // After the tenants' bounds: what a tenant has too many of takes no room from the others.
-  if (queue.settings.max_depth) ShedBeyondDepth(queue, bounded);
-  if (absl::Status looked = LetRepeatsThrough(queue, jobs, bounded); !looked.ok()) {
-    if (!bounded.counted.empty()) depth_.Answered(queue.id, static_cast<int64_t>(bounded.counted.size()), 0);
-    return looked;
+  TENURE_ASSIGN_OR_RETURN(Bounded bounded, CountIn(queue, jobs, std::vector<bool>(jobs.size())));
+  const auto shed = [&] {
+    return std::count_if(bounded.statuses.begin(), bounded.statuses.end(),
+                         [](const absl::Status& status) { return !status.ok(); });
+  };
+  if (shed() == 0) return bounded;
+  const absl::StatusOr<std::vector<bool>> none = store_.MakeNone(queue.id, jobs);
+  if (!none.ok() || std::find(none->begin(), none->end(), true) != none->end()) {
+    depth_.Answered(queue.id, static_cast<int64_t>(bounded.counted.size()), 0);
+    if (!none.ok()) return none.status();
+    TENURE_ASSIGN_OR_RETURN(bounded, CountIn(queue, jobs, *none));
   }
-  const auto shed = std::count_if(bounded.statuses.begin(), bounded.statuses.end(),
-                                  [](const absl::Status& status) { return !status.ok(); });
-  NoteShed(queue.name, static_cast<size_t>(shed));
+  NoteShed(queue.name, static_cast<size_t>(shed()));
   return bounded;
 }
 
-// Batches that are under way at the same time, here and on other replicas, do not see each other: the bound is exceeded
-// by what these hold at most.
-absl::Status EngineImpl::ShedBeyondTenants(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
-                                           Bounded& bounded) {
-  const int64_t bound = *queue.settings.max_tenant_depth;
+// In the order of the call. Of the tenants' bounds: batches that are under way at the same time, here and on other
+// replicas, do not see each other; the bound is exceeded by what these hold at most.
+absl::StatusOr<EngineImpl::Bounded> EngineImpl::CountIn(const store::Queue& queue,
+                                                        std::span<const store::NewJob* const> jobs,
+                                                        const std::vector<bool>& make_none) {
+  const std::optional<int64_t> most = queue.settings.max_depth, most_of_tenant = queue.settings.max_tenant_depth;
   std::set<std::string> tenants;
-  for (const store::NewJob* job : jobs) {
-    if (!job->tenant.empty()) tenants.insert(job->tenant);
+  std::map<std::string, size_t> firsts;  // Of an idempotency key.
+  std::vector<size_t> first_of(jobs.size());
+  int64_t wanted = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    first_of[i] = jobs[i]->idempotency_key.empty() ? i : firsts.emplace(jobs[i]->idempotency_key, i).first->second;
+    if (make_none[i] || first_of[i] != i) continue;
+    ++wanted;
+    if (most_of_tenant && !jobs[i]->tenant.empty()) tenants.insert(jobs[i]->tenant);
   }
   std::map<std::string, int64_t> depths;
   if (!tenants.empty()) {
-    TENURE_ASSIGN_OR_RETURN(
-        depths, store_.TenantDepths(queue.id, std::vector<std::string>(tenants.begin(), tenants.end()), bound));
+    TENURE_ASSIGN_OR_RETURN(depths, store_.TenantDepths(queue.id, std::vector<std::string>(tenants.begin(), tenants.end()), *most_of_tenant));
   }
+  const int64_t room = most ? depth_.Admit(queue.id, DepthOf(queue.id), *most, wanted) : 0;
+  Bounded bounded;
+  bounded.statuses.resize(jobs.size());
   for (size_t i = 0; i < jobs.size(); ++i) {
-    if (jobs[i]->tenant.empty() || ++depths[jobs[i]->tenant] <= bound) continue;
-    bounded.statuses[i] = Shed("TENANT_FULL",
-                               absl::StrCat("the tenant has ", bound, " jobs in the queue \"", queue.name,
-                                            "\", as many as its max_tenant_depth allows; try again later"),
-                               {{"queue", queue.name}, {"max_tenant_depth", absl::StrCat(bound)}});
+    if (make_none[i]) continue;
+    if (first_of[i] != i) {
+      bounded.statuses[i] = bounded.statuses[first_of[i]];
+      continue;
+    }
+    int64_t* of_tenant = tenants.contains(jobs[i]->tenant) ? &depths[jobs[i]->tenant] : nullptr;
+    if (of_tenant != nullptr && *of_tenant >= *most_of_tenant) {
+      bounded.statuses[i] = Shed("TENANT_FULL",
+                                 absl::StrCat("the tenant has ", *most_of_tenant, " jobs in the queue \"", queue.name,
+                                              "\", as many as its max_tenant_depth allows; try again later"),
+                                 {{"queue", queue.name}, {"max_tenant_depth", absl::StrCat(*most_of_tenant)}});
+    } else if (most && static_cast<int64_t>(bounded.counted.size()) == room) {
+      bounded.statuses[i] = Shed("QUEUE_FULL",
+                                 absl::StrCat("the queue \"", queue.name, "\" holds ", *most,
+                                              " jobs, as many as its max_depth allows; try again later"),
+                                 {{"queue", queue.name}, {"max_depth", absl::StrCat(*most)}});
+    } else {
+      if (of_tenant != nullptr) ++*of_tenant;
+      if (most) bounded.counted.push_back(i);
+    }
   }
-  return absl::OkStatus();
-}
-
-void EngineImpl::ShedBeyondDepth(const store::Queue& queue, Bounded& bounded) {
-  const int64_t bound = *queue.settings.max_depth;
-  for (size_t i = 0; i < bounded.statuses.size(); ++i) {
-    if (bounded.statuses[i].ok()) bounded.counted.push_back(i);
-  }
-  const auto wanted = static_cast<int64_t>(bounded.counted.size());
-  const auto fits = static_cast<size_t>(depth_.Admit(queue.id, DepthOf(queue.id), bound, wanted));
-  for (size_t i = fits; i < bounded.counted.size(); ++i) {
-    bounded.statuses[bounded.counted[i]] = Shed("QUEUE_FULL",
-                                                absl::StrCat("the queue \"", queue.name, "\" holds ", bound,
-                                                             " jobs, as many as its max_depth allows; try again later"),
-                                                {{"queue", queue.name}, {"max_depth", absl::StrCat(bound)}});
-  }
-  bounded.counted.resize(fits);
-}
-
-// A repeat of what has been accepted writes nothing, and is answered with its job however full the queue is: its
-// producer wants to know no more than that.
-absl::Status EngineImpl::LetRepeatsThrough(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
-                                           Bounded& bounded) {
-  std::set<std::string> accepted, asked;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    if (jobs[i]->idempotency_key.empty()) continue;
-    (bounded.statuses[i].ok() ? accepted : asked).insert(jobs[i]->idempotency_key);
-  }
-  if (asked.empty()) return absl::OkStatus();
-  TENURE_ASSIGN_OR_RETURN(const std::set<std::string> in_use,
-                          store_.IdempotencyKeysInUse(queue.id, std::vector<std::string>(asked.begin(), asked.end())));
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const std::string& key = jobs[i]->idempotency_key;
-    if (!key.empty() && (in_use.contains(key) || accepted.contains(key))) bounded.statuses[i] = absl::OkStatus();
-  }
-  return absl::OkStatus();
+  const int64_t left = room - static_cast<int64_t>(bounded.counted.size());
+  if (left > 0) depth_.Answered(queue.id, left, 0);
+  return bounded;
 }
 
 EngineImpl::EnqueueLane::Outcomes EngineImpl::FlushWithinBounds(const store::Queue& queue,

@@ -165,11 +165,8 @@ class EngineImpl : public Engine {
     std::vector<size_t> counted;         // Those that take room: depth_ wants to be told of as many (Answered).
   };
   absl::StatusOr<Bounded> WithinBounds(const store::Queue& queue, std::span<const store::NewJob* const> jobs);
-  absl::Status ShedBeyondTenants(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
-                                 Bounded& bounded);
-  void ShedBeyondDepth(const store::Queue& queue, Bounded& bounded);
-  absl::Status LetRepeatsThrough(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
-                                 Bounded& bounded);
+  absl::StatusOr<Bounded> CountIn(const store::Queue& queue, std::span<const store::NewJob* const> jobs,
+                                  const std::vector<bool>& make_none);
   void NoteShed(const std::string& queue, size_t jobs);
 
   // --- engine_busy_keys.cc

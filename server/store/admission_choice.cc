@@ -75,9 +75,9 @@ std::vector<GateMove> AdmissionChoice::Moves() const {
   return moves;
 }
 
-std::vector<std::string> AdmissionChoice::KeysOf(int64_t id) const {
+const WaitingJob* AdmissionChoice::Find(int64_t id) const {
   const auto job = jobs_.find(id);
-  return job == jobs_.end() ? std::vector<std::string>() : job->second.job.keys;
+  return job == jobs_.end() ? nullptr : &job->second.job;
 }
 
 int64_t AdmissionChoice::Passed(const std::string& key) const {

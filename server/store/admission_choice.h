@@ -27,6 +27,7 @@ struct WaitingJob {
   int16_t priority = 0;
   int16_t gate = 0;
   std::vector<std::string> keys;  // Sorted.
+  std::string group;              // Of one that waits for its turn in it.
 };
 
 struct GateMove {
@@ -54,8 +55,8 @@ class AdmissionChoice {
 
   // Who has left the gate at which it stood, by id.
   std::vector<GateMove> Moves() const;
-  // The keys of somebody who was added; none of who was not.
-  std::vector<std::string> KeysOf(int64_t id) const;
+  // Somebody who was added; nullptr: nobody was so.
+  const WaitingJob* Find(int64_t id) const;
   // How many passed the key.
   int64_t Passed(const std::string& key) const;
   // True if the key's line is not empty: who stands there may not pass now.

@@ -95,9 +95,9 @@ class Store : public ScheduleStore,
   virtual absl::StatusOr<std::map<std::string, int64_t>> TenantDepths(int32_t queue,
                                                                       std::span<const std::string> tenants,
                                                                       int64_t stop) = 0;
-  // Those of `keys` under which a job has been accepted, their retention not past.
-  virtual absl::StatusOr<std::set<std::string>> IdempotencyKeysInUse(int32_t queue,
-                                                                     std::span<const std::string> keys) = 0;
+  // Which of `jobs` would make none, as things stand: a job has been accepted under their idempotency key, or somebody
+  // holds their unique key.
+  virtual absl::StatusOr<std::vector<bool>> MakeNone(int32_t queue, std::span<const NewJob* const> jobs) = 0;
   // Jobs without an idempotency key, all of one queue.
   virtual absl::StatusOr<EnqueueResult> Enqueue(int32_t queue, std::span<const NewJob> jobs) = 0;
   // Jobs with keys. A key that another transaction has written but not committed holds only its own item (split on

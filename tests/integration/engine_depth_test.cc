@@ -47,8 +47,8 @@ TEST_F(EngineDepthTest, ARepeatIsAnsweredWithItsJobAlsoWhenTheQueueIsFull) {
   };
   const auto first = replica->Enqueue("q", {keyed("a", "t"), keyed("b", "t"), keyed("c")});
   ASSERT_TRUE(first.ok()) << first.status();
-  ASSERT_EQ(Reasons(*replica, {Job(), keyed("d"), keyed("d", "t")}),
-            (std::vector<std::string>{"QUEUE_FULL", "QUEUE_FULL", "TENANT_FULL"}));
+  ASSERT_EQ(Reasons(*replica, {Job(), keyed("d"), keyed("e", "t"), keyed("d")}),
+            (std::vector<std::string>{"QUEUE_FULL", "QUEUE_FULL", "TENANT_FULL", "QUEUE_FULL"}));
 
   const auto repeated =
       replica->Enqueue("q", {keyed("c"), keyed("a", "t"), keyed("b", "t", "another"), keyed("d", "t"), keyed("c")});
@@ -81,6 +81,76 @@ TEST_F(EngineDepthTest, TwoOfACallWithOneKeyTakeTheRoomOfOne) {
   job.idempotency_retention = absl::Hours(1);
   EXPECT_EQ(Reasons(*replica, {job, job, Job()}), (std::vector<std::string>{"", "", "QUEUE_FULL"}));
   EXPECT_EQ(Sql("select count(*) from tenure.job"), "1");
+}
+
+// A producer that repeats a call whose answer was lost gets what is new in it in, as far as there is room.
+TEST_F(EngineDepthTest, RepeatsTakeNoRoomFromWhatIsNewInTheirCall) {
+  auto replica = StartReplica("a");
+  store::QueueSettings settings;
+  settings.max_depth = 10;
+  settings.max_tenant_depth = 9;
+  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
+                replica->engine->CreateQueue("q", settings, false, std::move(done));
+              }).ok());
+  const auto jobs = [](int from, int to) {
+    std::vector<store::NewJob> all;
+    for (int i = from; i < to; ++i) {
+      store::NewJob& job = all.emplace_back(Job());
+      job.idempotency_key = "x" + std::to_string(i);
+      job.idempotency_retention = absl::Hours(1);
+      if (i % 2 == 0) job.tenant = "t";
+    }
+    return all;
+  };
+  ASSERT_EQ(Reasons(*replica, jobs(0, 8)), std::vector<std::string>(8));
+  std::vector<std::string> expected(10);
+  expected.insert(expected.end(), {"QUEUE_FULL", "QUEUE_FULL"});
+  EXPECT_EQ(Reasons(*replica, jobs(0, 12)), expected);
+  EXPECT_EQ(Sql("select count(*) from tenure.job"), "10");
+}
+
+TEST_F(EngineDepthTest, AUniqueJobThatMakesNoneIsLetThrough) {
+  auto replica = StartReplica("a");
+  store::QueueSettings settings;
+  settings.max_depth = 1;
+  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
+                replica->engine->CreateQueue("q", settings, false, std::move(done));
+              }).ok());
+  const auto unique = [](const std::string& key, store::OnConflict policy, const std::string& payload) {
+    store::NewJob job = Job();
+    job.payload.data = payload;
+    job.unique = store::Unique{.key = key,
+                               .states = {store::JobState::kReady, store::JobState::kLeased},
+                               .period = absl::ZeroDuration(),
+                               .on_conflict = policy};
+    return job;
+  };
+  using store::OnConflict;
+  EXPECT_EQ(Reasons(*replica, {unique("u", OnConflict::kReturn, "1")}), (std::vector<std::string>{""}));
+  EXPECT_EQ(
+      Reasons(*replica, {unique("u", OnConflict::kReturn, "2"), unique("u", OnConflict::kReject, "3"),
+                         unique("u", OnConflict::kReplace, "4"), unique("v", OnConflict::kReturn, "5")}),
+      (std::vector<std::string>{"", "UNIQUE_CONFLICT", "", "QUEUE_FULL"}));
+  EXPECT_EQ(Sql("select string_agg(convert_from(payload, 'utf8'), ' ') from tenure.job"), "4");
+}
+
+// Whom the queue has no room for does not count for his tenant.
+TEST_F(EngineDepthTest, TheReasonIsTheBoundThatIsReached) {
+  auto replica = StartReplica("a");
+  store::QueueSettings settings;
+  settings.max_depth = 3;
+  settings.max_tenant_depth = 2;
+  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
+                replica->engine->CreateQueue("q", settings, false, std::move(done));
+              }).ok());
+  const auto of = [](const std::string& tenant) {
+    store::NewJob job = Job();
+    job.tenant = tenant;
+    return job;
+  };
+  EXPECT_EQ(Reasons(*replica, {of("a"), of("a"), of("a"), of("b"), of("b"), of("b"), of("b"), Job()}),
+            (std::vector<std::string>{"", "", "TENANT_FULL", "", "QUEUE_FULL", "QUEUE_FULL", "QUEUE_FULL",
+                                      "QUEUE_FULL"}));
 }
 
 TEST_F(EngineDepthTest, AJobWhoseDependencyIsUnknownTakesNoRoom) {

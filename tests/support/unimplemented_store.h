@@ -75,7 +75,7 @@ class UnimplementedStore : public store::Store {
   absl::StatusOr<std::map<std::string, int64_t>> TenantDepths(int32_t, std::span<const std::string>, int64_t) override {
     return Unimplemented();
   }
-  absl::StatusOr<std::set<std::string>> IdempotencyKeysInUse(int32_t, std::span<const std::string>) override {
+  absl::StatusOr<std::vector<bool>> MakeNone(int32_t, std::span<const store::NewJob* const>) override {
     return Unimplemented();
   }
   absl::StatusOr<store::Target> CreateTarget(std::string_view, const store::TargetSettings&, std::span<const int32_t>,

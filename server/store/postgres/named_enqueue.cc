@@ -198,13 +198,43 @@ absl::Status NamedEnqueue::LockNames() {
   return absl::OkStatus();
 }
 
+void NamedEnqueue::ReadHolder(const Result& rows, int row, int32_t queue, Holders& holders) {
+  const int state = rows.Column("state");
+  Holder& holder = holders[rows.Text(row, rows.Column("name"))];
+  holder.id = {queue, rows.Int32(row, rows.Column("job_day")), rows.Int(row, rows.Column("job_id"))};
+  if (!rows.IsNull(row, state)) holder.state = static_cast<JobState>(rows.Int(row, state));
+  holder.held = rows.Bool(row, rows.Column("held"));
+  holder.waits = rows.Bool(row, rows.Column("waits"));
+  holder.gated = rows.Bool(row, rows.Column("gates"));
+}
+
+absl::StatusOr<std::vector<bool>> NamedEnqueue::Held(Transaction& tx, int32_t queue,
+                                                     std::span<const NewJob* const> jobs) {
+  std::set<std::string> names;
+  for (const NewJob* job : jobs) {
+    if (job->unique) names.insert(UniqueName(*job));
+  }
+  Holders holders;
+  if (!names.empty()) {
+    TENURE_ASSIGN_OR_RETURN(const Result rows,
+                            tx.Run(sql::kUniqueHolders, Params().Add(queue).AddArray(names).Add(int32_t{0})));
+    const int name = rows.Column("name");
+    for (int row = 0; row < rows.rows(); ++row) {
+      if (!rows.IsNull(row, name)) ReadHolder(rows, row, queue, holders);
+    }
+  }
+  std::vector<bool> held;
+  for (const NewJob* job : jobs) {
+    held.push_back(job->unique && IsInTheWay(holders[UniqueName(*job)], *job->unique, /*changeable=*/true, 0));
+  }
+  return held;
+}
+
 absl::Status NamedEnqueue::ReadHolders() {
   TENURE_ASSIGN_OR_RETURN(
       const Result rows,
       tx_.Run(sql::kUniqueHolders, Params().Add(queue_).AddArray(names_).Add(static_cast<int32_t>(open_.size()))));
-  const int name = rows.Column("name"), id = rows.Column("job_id"), day = rows.Column("job_day"),
-            held = rows.Column("held"), state = rows.Column("state"), waits = rows.Column("waits"),
-            gates = rows.Column("gates");
+  const int name = rows.Column("name"), gates = rows.Column("gates");
   for (int row = 0; row < rows.rows(); ++row) {
     if (rows.IsNull(row, name)) {
       queue_gated_ = rows.Bool(row, gates);
@@ -215,12 +245,7 @@ absl::Status NamedEnqueue::ReadHolders() {
       std::sort(ids_.begin(), ids_.end(), std::greater<>());
       continue;
     }
-    Holder& holder = holders_[rows.Text(row, name)];
-    holder.id = {queue_, rows.Int32(row, day), rows.Int(row, id)};
-    if (!rows.IsNull(row, state)) holder.state = static_cast<JobState>(rows.Int(row, state));
-    holder.held = rows.Bool(row, held);
-    holder.waits = rows.Bool(row, waits);
-    holder.gated = rows.Bool(row, gates);
+    ReadHolder(rows, row, queue_, holders_);
   }
   if (ids_.size() < open_.size()) {
     return MakeError(absl::StatusCode::kNotFound, "QUEUE_NOT_FOUND", "the queue is gone");
@@ -250,18 +275,25 @@ void NamedEnqueue::Accept(size_t item) {
   given_[UniqueName(job)] = job.unique->period;
 }
 
+// `changeable`: the holder may be changed now. One that has just come back from a worker counts as still with him, for
+// a policy that would have to change it. `retries`: the job that the new one retries is no conflict.
+bool NamedEnqueue::IsInTheWay(const Holder& holder, const Unique& unique, bool changeable, int64_t retries) {
+  const bool changes = Replaces(unique.on_conflict) || Reschedules(unique.on_conflict);
+  const bool counts = holder.state &&
+                      std::find(unique.states.begin(), unique.states.end(), *holder.state) != unique.states.end() &&
+                      (!changes || changeable);
+  const bool in_period = holder.held && !changes && (holder.id.seq != retries || holder.state);
+  return counts || in_period;
+}
+
 void NamedEnqueue::Decide(size_t item) {
   const NewJob& job = *items_[item].job;
   if (!job.unique) return Accept(item);
   const Unique& unique = *job.unique;
   const bool changes = Replaces(unique.on_conflict) || Reschedules(unique.on_conflict);
   Holder& holder = holders_[UniqueName(job)];
-  // One that has just come back from a worker counts as still with him, for a policy that would have to change it.
-  const bool counts = holder.state &&
-                      std::find(unique.states.begin(), unique.states.end(), *holder.state) != unique.states.end() &&
-                      (!changes || holder.fresh || changeable_.contains(UniqueName(job)));
-  const bool in_period = holder.held && !changes && (holder.id.seq != items_[item].retries || holder.state);
-  if (!counts && !in_period) return Accept(item);
+  const bool changeable = holder.fresh || changeable_.contains(UniqueName(job));
+  if (!IsInTheWay(holder, unique, changeable, items_[item].retries)) return Accept(item);
   EnqueueOutcome& outcome = result_.jobs[item];
   if (unique.on_conflict == OnConflict::kReject) {
     outcome.status = ConflictWith(holder.id);

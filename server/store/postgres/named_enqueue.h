@@ -60,6 +60,9 @@ class NamedEnqueue {
   // `scope`: of the idempotency keys.
   NamedEnqueue(Transaction& tx, int32_t queue, int16_t scope) : tx_(tx), queue_(queue), scope_(scope) {}
 
+  // Which of `jobs` would make none, as things stand, since somebody holds their unique key. Locks nothing.
+  static absl::StatusOr<std::vector<bool>> Held(Transaction& tx, int32_t queue, std::span<const NewJob* const> jobs);
+
   // Takes the locks of these jobs' unique keys ahead, for a caller that has other rows to lock before it writes. May
   // run into lock_timeout (55P03), as Write does.
   absl::Status Lock(std::span<const NewJob* const> jobs);
@@ -86,6 +89,9 @@ class NamedEnqueue {
     const NewJob* due = nullptr;      // Whose due time.
   };
 
+  using Holders = std::map<std::string, Holder>;
+  static void ReadHolder(const Result& rows, int row, int32_t queue, Holders& holders);
+  static bool IsInTheWay(const Holder& holder, const Unique& unique, bool changeable, int64_t retries);
   absl::Status TakeKeys();
   absl::Status LockNames();
   absl::Status ReadHolders();
@@ -113,7 +119,7 @@ class NamedEnqueue {
   absl::Time now_;
   int32_t today_ = 0;
   std::vector<int64_t> ids_;  // Drawn, not used yet.
-  std::map<std::string, Holder> holders_;
+  Holders holders_;
   std::map<std::string, absl::Duration> given_;  // Names that a new job takes, with its period.
   std::vector<Fresh> fresh_;
   std::map<int64_t, Change> changes_;

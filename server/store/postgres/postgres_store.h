@@ -49,7 +49,7 @@ class PostgresStore : public Store {
 
   absl::StatusOr<std::map<std::string, int64_t>> TenantDepths(int32_t queue, std::span<const std::string> tenants,
                                                               int64_t stop) override;
-  absl::StatusOr<std::set<std::string>> IdempotencyKeysInUse(int32_t queue, std::span<const std::string> keys) override;
+  absl::StatusOr<std::vector<bool>> MakeNone(int32_t queue, std::span<const NewJob* const> jobs) override;
   absl::StatusOr<EnqueueResult> Enqueue(int32_t queue, std::span<const NewJob> jobs) override;
   absl::StatusOr<EnqueueResult> EnqueueKeyed(int32_t queue, std::span<const NewJob> jobs) override;
   absl::StatusOr<EnqueueResult> EnqueueUnique(int32_t queue, std::span<const NewJob> jobs) override;

@@ -106,7 +106,7 @@ class Admission {
   absl::Status AddGroups(const std::set<std::string>& groups) {
     TENURE_ASSIGN_OR_RETURN(const Result rows,
                             tx_.Run(sql::kAdmissionGroups, Params().Add(queue_).AddArray(groups).Add(skip_retrying_)));
-    AddWaiting(rows);
+    AddWaiting(rows, /*only=*/std::nullopt, rows.Column("group_key"));
     return absl::OkStatus();
   }
 
@@ -156,8 +156,8 @@ class Admission {
     return absl::OkStatus();
   }
 
-  // `only`: the column with the key of a job that has no other.
-  void AddWaiting(const Result& rows, std::optional<int> only = std::nullopt) {
+  // `only`: the column with the key of a job that has no other; `group`: that with the group of one whose turn it is.
+  void AddWaiting(const Result& rows, std::optional<int> only = std::nullopt, std::optional<int> group = std::nullopt) {
     const int id = rows.Column("id"), priority = rows.Column("priority"), gate = rows.Column("gate"),
               keys = rows.Column("concurrency_keys");
     for (int row = 0; row < rows.rows(); ++row) {
@@ -171,6 +171,7 @@ class Admission {
         ++found_[key];
         if (job.keys.empty()) job.keys.push_back(std::move(key));
       }
+      if (group) job.group = rows.Text(row, *group);
       choice_->Add(std::move(job));
     }
   }
@@ -200,7 +201,10 @@ class Admission {
       if (!rows.IsNull(row, held_up)) {
         // Whoever holds a row that was chosen may let it go without a word.
         for (const int64_t id : rows.IntArray(row, held_up)) {
-          for (const std::string& key : choice_->KeysOf(id)) result.later.push_back({kKeyMark + key, kLockedAgain});
+          const WaitingJob* job = choice_->Find(id);
+          if (job == nullptr) continue;  // A tenant's: the queue's gate it is.
+          if (!job->group.empty()) result.later.push_back({kGroupMark + job->group, kLockedAgain});
+          for (const std::string& key : job->keys) result.later.push_back({kKeyMark + key, kLockedAgain});
         }
         result.later.push_back({"q", kLockedAgain});
         continue;

@@ -36,16 +36,26 @@ absl::StatusOr<std::map<std::string, int64_t>> PostgresStore::TenantDepths(int32
   return depths;
 }
 
-absl::StatusOr<std::set<std::string>> PostgresStore::IdempotencyKeysInUse(int32_t queue,
-                                                                          std::span<const std::string> keys) {
-  TENURE_ASSIGN_OR_RETURN(const Result rows,
-                          RunOne("find_keys", sql::kFindKeys, Params().Add(queue).Add(kProducerScope).AddArray(keys)));
-  std::set<std::string> in_use;
-  const int key = rows.Column("key"), live = rows.Column("live");
-  for (int row = 0; row < rows.rows(); ++row) {
-    if (rows.Bool(row, live)) in_use.insert(rows.Text(row, key));
+absl::StatusOr<std::vector<bool>> PostgresStore::MakeNone(int32_t queue, std::span<const NewJob* const> jobs) {
+  std::set<std::string> keys;
+  for (const NewJob* job : jobs) {
+    if (!job->idempotency_key.empty()) keys.insert(job->idempotency_key);
   }
-  return in_use;
+  return Run<std::vector<bool>>("make_none", [&](Transaction& tx) -> absl::StatusOr<std::vector<bool>> {
+    TENURE_ASSIGN_OR_RETURN(std::vector<bool> none, NamedEnqueue::Held(tx, queue, jobs));
+    if (keys.empty()) return none;
+    TENURE_ASSIGN_OR_RETURN(const Result rows,
+                            tx.Run(sql::kFindKeys, Params().Add(queue).Add(kProducerScope).AddArray(keys)));
+    std::set<std::string> in_use;
+    const int key = rows.Column("key"), live = rows.Column("live");
+    for (int row = 0; row < rows.rows(); ++row) {
+      if (rows.Bool(row, live)) in_use.insert(rows.Text(row, key));
+    }
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      if (in_use.contains(jobs[i]->idempotency_key)) none[i] = true;
+    }
+    return none;
+  });
 }
 
 absl::StatusOr<EnqueueResult> PostgresStore::Enqueue(int32_t queue, std::span<const NewJob> jobs) {

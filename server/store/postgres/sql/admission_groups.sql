@@ -2,7 +2,7 @@
 -- passed. $1 queue, $2 groups, $3 whether a job that waits for its time (a retry) is passed over; else it holds its group. Locks
 -- nothing: admit.sql does. One that waits for a job further back in its group (only a move makes that) is passed over: else both would wait
 -- for ever. (`limit 1` keeps each look one through the index.) Indexes job_group and job_group_passed.
-select h.id, h.priority, h.gate, h.concurrency_keys from unnest($2::text[]) as g (group_key)
+select g.group_key, h.id, h.priority, h.gate, h.concurrency_keys from unnest($2::text[]) as g (group_key)
 cross join lateral (
   select j.id, j.priority, j.state, j.gate, j.concurrency_keys from tenure.job j
   where j.queue_id = $1 and j.group_key = g.group_key and (not $3::boolean or (j.state + 0) <> 1)

@@ -2,23 +2,32 @@
 -- at which each stands, $4 the one that it goes to (0: ready), $5 its rank then (0: the next
 -- of tenure.admission_rank). The caller holds the queue's turn (admission_turn.sql) and has
 -- counted in a statement before this one. Answers a stretch for each priority of what is ready now and of what went on to another gate; and, if there
--- are such, one row with the ids that somebody has locked (a cancel): those did not move.
+-- are such, one row with the ids that did not move: somebody has locked them (a cancel, a change of what waits), or they are gone.
 -- All that becomes ready without a rank of its own gets one, beyond all that was admitted before: a claim finds it in one stretch, in the order
--- of enqueue. (A row that is locked stays where it is, so it is updated by its ctid.)
+-- of enqueue. (A row may have been changed after this statement's snapshot and before it was locked: found by its id it is followed to its last
+-- version, by its ctid it would be missed. What belongs to a row is found by its place among the ids: a join reads the whole table where it looks
+-- small.)
 with locked as materialized (
-  select j.at, j.id, i.to_gate, i.rank from unnest($2::bigint[], $3::smallint[], $4::smallint[], $5::bigint[]) as i (id, gate, to_gate, rank)
+  select j.id, i.to_gate, i.rank from unnest($2::bigint[], $3::smallint[], $4::smallint[], $5::bigint[]) as i (id, gate, to_gate, rank)
   cross join lateral (
-    select j.id, j.ctid as at from tenure.job j where j.id = i.id and j.queue_id = $1 and j.gate = i.gate and (j.state + 0) = 2
+    select j.id from tenure.job j where j.id = i.id and j.queue_id = $1 and j.gate = i.gate and (j.state + 0) = 2
     for update skip locked
   ) j
 ),
-next as materialized (select nextval('tenure.admission_rank') as rank),
+input as materialized (
+  select array_agg(l.id order by l.id) as ids, array_agg(l.to_gate order by l.id) as gates,
+         array_agg(case when l.rank = 0 then n.rank else l.rank end order by l.id) as ranks
+  from locked l cross join (select nextval('tenure.admission_rank') as rank) n
+),
 moved as (
   update tenure.job as j
-  set gate = l.to_gate, state = case when l.to_gate = 0 then 3 else 2 end, place = case when l.to_gate = 0 then 3 else 2 end,
-      rank = case when l.to_gate <> 0 then j.rank when l.rank <> 0 then l.rank else (select n.rank from next n) end,
+  set gate = (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))],
+      state = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0 then 3 else 2 end,
+      place = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0 then 3 else 2 end,
+      rank = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0
+                  then (select i.ranks from input i)[width_bucket(j.id, (select i.ids from input i))] else j.rank end,
       updated_at = now()
-  from locked l where j.ctid = l.at
+  where j.queue_id = $1 and j.id = any ((select i.ids from input i)::bigint[])
   returning j.id, j.priority, j.rank, j.gate
 ),
 stretch as materialized (
@@ -32,5 +41,5 @@ told as (
 )
 select s.*, null::bigint[] as held_up, pg_current_xact_id() as xid from stretch s
 union all
-select null, null, null, null, null, null, null, array(select i.id from unnest($2) as i (id) where i.id not in (select l.id from locked l)), null
-where (select count(*) from locked) < cardinality($2);
+select null, null, null, null, null, null, null, array(select i.id from unnest($2) as i (id) where i.id not in (select m.id from moved m)), null
+where (select count(*) from moved) < cardinality($2);
