@@ -182,7 +182,7 @@ void ClaimDesk::FinishBatch(int32_t id, Batch& batch, absl::StatusOr<store::Clai
     const bool ok = result.ok() && !paused;
     const bool cancelled = !ok && !paused && absl::IsCancelled(result.status());
     // What it left out is still there to be read: for the others it is as if it had not been.
-    const bool left_out = !batch.claim.exclude_tenants.empty();
+    const bool left_out = !batch.claim.exclude_tenants.empty() && !(ok && result->none_left_out);
     for (const Batch::Slice& slice : batch.slices) {
       if (left_out) {
         queue.cursors[slice.priority].Finish(false, nullptr, slice.count);

@@ -7,6 +7,7 @@ namespace tenure::engine {
 namespace {
 
 constexpr int kSweepPage = 1000;
+constexpr int kGroupSort = 5;  // Of BlockedPage::Cursor.
 
 }  // namespace
 
@@ -32,20 +33,24 @@ void EngineImpl::NoteAdmitted(int32_t queue, const store::AdmitResult& result) {
 
 // After a limit was raised, or taken away: who waits for keys that begin so.
 void EngineImpl::LookAtPrefix(int32_t queue, const std::string& prefix) {
-  for (int sort = 1; sort <= store::kMaxKeys; ++sort) {
-    store::BlockedPage::Cursor at{sort, queue, prefix};
-    for (bool more = true; more;) {
-      auto page = store_.BlockedNames(at, kSweepPage);
-      if (!page.ok()) return;  // The sweep finds them.
-      store::GateNames names;
-      for (const std::string& name : page->names[queue]) {
-        if (name.starts_with("k" + prefix)) names.push_back(name);
-      }
-      admission_.Look(queue, names);
-      more =
-          page->next && page->next->sort == sort && page->next->queue == queue && page->next->name.starts_with(prefix);
-      if (more) at = *page->next;
+  for (int sort = 1; sort <= store::kMaxKeys; ++sort) LookAtNames(queue, sort, prefix);
+}
+
+void EngineImpl::LookAtGroups(int32_t queue) { LookAtNames(queue, kGroupSort, ""); }
+
+// At all names of a sort (BlockedPage::Cursor) of a queue that begin so.
+void EngineImpl::LookAtNames(int32_t queue, int sort, const std::string& prefix) {
+  store::BlockedPage::Cursor at{sort, queue, prefix};
+  for (bool more = true; more;) {
+    auto page = store_.BlockedNames(at, kSweepPage);
+    if (!page.ok()) return;  // The sweep finds them.
+    store::GateNames names;
+    for (const std::string& name : page->names[queue]) {
+      if (name.starts_with((sort == kGroupSort ? "g" : "k") + prefix)) names.push_back(name);
     }
+    admission_.Look(queue, names);
+    more = page->next && page->next->sort == sort && page->next->queue == queue && page->next->name.starts_with(prefix);
+    if (more) at = *page->next;
   }
 }
 

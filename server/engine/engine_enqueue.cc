@@ -87,7 +87,9 @@ absl::StatusOr<EngineImpl::Bounded> EngineImpl::CountIn(const store::Queue& queu
   }
   std::map<std::string, int64_t> depths;
   if (!tenants.empty()) {
-    TENURE_ASSIGN_OR_RETURN(depths, store_.TenantDepths(queue.id, std::vector<std::string>(tenants.begin(), tenants.end()), *most_of_tenant));
+    TENURE_ASSIGN_OR_RETURN(
+        depths,
+        store_.TenantDepths(queue.id, std::vector<std::string>(tenants.begin(), tenants.end()), *most_of_tenant));
   }
   const int64_t room = most ? depth_.Admit(queue.id, DepthOf(queue.id), *most, wanted) : 0;
   Bounded bounded;

@@ -283,6 +283,7 @@ void EngineImpl::UpdateQueue(std::string name, store::QueueSettings settings, st
     absl::StatusOr<QueueInfo> changed = Learned(store_.UpdateQueue(name, settings, fields));
     // Who waited for a turn may have a place in another line now, or none to wait in.
     if (changed.ok() && fields.contains("fair_tenants")) admission_.Look(changed->queue.id, {"q"});
+    if (changed.ok() && fields.contains("groups_skip_retrying")) LookAtGroups(changed->queue.id);
     done(std::move(changed));
   });
 }

@@ -199,6 +199,8 @@ class EngineImpl : public Engine {
   // A slot may have become free at these gates of a queue, or somebody new waits there.
   void LookAtGates(int32_t queue, store::GateNames names);
   void LookAtPrefix(int32_t queue, const std::string& prefix);
+  void LookAtGroups(int32_t queue);
+  void LookAtNames(int32_t queue, int sort, const std::string& prefix);
   // After a change of a limit. Blocks.
   void LookAfter(int32_t queue, store::LimitScope scope, const std::string& key);
   void NoteAdmitted(int32_t queue, const store::AdmitResult& result);

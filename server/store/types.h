@@ -246,6 +246,7 @@ struct ClaimResult {
   std::vector<int16_t> missed_priorities;  // Of each of those.
   bool paused = false;                     // The queue was paused: nothing was read.
   bool contended = false;                  // It was not alone.
+  bool none_left_out = false;              // With exclude_tenants: nothing was ready, of whichever tenant.
   std::vector<int32_t> taken_requests;     // Indexes of requests that another claim had already served: replay them.
 };
 

@@ -127,10 +127,9 @@ TEST_F(EngineDepthTest, AUniqueJobThatMakesNoneIsLetThrough) {
   };
   using store::OnConflict;
   EXPECT_EQ(Reasons(*replica, {unique("u", OnConflict::kReturn, "1")}), (std::vector<std::string>{""}));
-  EXPECT_EQ(
-      Reasons(*replica, {unique("u", OnConflict::kReturn, "2"), unique("u", OnConflict::kReject, "3"),
-                         unique("u", OnConflict::kReplace, "4"), unique("v", OnConflict::kReturn, "5")}),
-      (std::vector<std::string>{"", "UNIQUE_CONFLICT", "", "QUEUE_FULL"}));
+  EXPECT_EQ(Reasons(*replica, {unique("u", OnConflict::kReturn, "2"), unique("u", OnConflict::kReject, "3"),
+                               unique("u", OnConflict::kReplace, "4"), unique("v", OnConflict::kReturn, "5")}),
+            (std::vector<std::string>{"", "UNIQUE_CONFLICT", "", "QUEUE_FULL"}));
   EXPECT_EQ(Sql("select string_agg(convert_from(payload, 'utf8'), ' ') from tenure.job"), "4");
 }
 
@@ -148,9 +147,9 @@ TEST_F(EngineDepthTest, TheReasonIsTheBoundThatIsReached) {
     job.tenant = tenant;
     return job;
   };
-  EXPECT_EQ(Reasons(*replica, {of("a"), of("a"), of("a"), of("b"), of("b"), of("b"), of("b"), Job()}),
-            (std::vector<std::string>{"", "", "TENANT_FULL", "", "QUEUE_FULL", "QUEUE_FULL", "QUEUE_FULL",
-                                      "QUEUE_FULL"}));
+  EXPECT_EQ(
+      Reasons(*replica, {of("a"), of("a"), of("a"), of("b"), of("b"), of("b"), of("b"), Job()}),
+      (std::vector<std::string>{"", "", "TENANT_FULL", "", "QUEUE_FULL", "QUEUE_FULL", "QUEUE_FULL", "QUEUE_FULL"}));
 }
 
 TEST_F(EngineDepthTest, AJobWhoseDependencyIsUnknownTakesNoRoom) {

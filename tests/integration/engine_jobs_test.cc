@@ -1,4 +1,4 @@
-// What operators do with single jobs, through the engine.
+// What operators do with jobs and queues, through the engine.
 #include <string>
 #include <vector>
 
@@ -29,6 +29,28 @@ TEST_F(EngineJobsTest, AJobThatACallNamesTwiceIsRetriedOnce) {
   EXPECT_TRUE((*retried)[0].status.ok()) << (*retried)[0].status;
   EXPECT_EQ((*retried)[0].id, (*retried)[1].id);
   EXPECT_EQ(Sql("select count(*) from tenure.job"), "1");
+}
+
+// Without the background worker that would find the group: the change itself has it looked at.
+TEST_F(EngineJobsTest, AGroupThatMaySkipItsRetryingHeadGoesOnAtOnce) {
+  auto replica = StartReplica("a");
+  store::NewJob job;
+  job.kind = "k";
+  job.group = "g";
+  const auto made = replica->Enqueue("q", {job, job});
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto first = replica->Claim("q", 10, absl::Seconds(20));
+  ASSERT_TRUE(first.ok() && first->jobs.size() == 1) << first.status();
+  const auto failed = replica->Fail({{first->jobs[0].token, {"boom", "T", ""}, false, absl::Hours(1)}});
+  ASSERT_TRUE(failed.ok()) << failed.status();
+  store::QueueSettings settings;
+  settings.skip_retrying = true;
+  const auto changed = Replica::Await<QueueInfo>(
+      [&](auto done) { replica->engine->UpdateQueue("q", settings, {"groups_skip_retrying"}, std::move(done)); });
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  const auto second = replica->Claim("q", 10, absl::Seconds(20));
+  ASSERT_TRUE(second.ok() && second->jobs.size() == 1) << second.status();
+  EXPECT_EQ(second->jobs[0].job.id, (*made)[1].id);
 }
 
 }  // namespace

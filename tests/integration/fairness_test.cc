@@ -233,6 +233,22 @@ TEST_F(FairnessTest, AClaimLeavesTenantsOutAndOthersMayTakeThem) {
   EXPECT_EQ(rest->jobs.size(), 20u) << "none was lost";
 }
 
+// A poll that leaves tenants out is as quiet as any other where there is nothing to leave out.
+TEST_F(FairnessTest, APollThatLeavesTenantsOutWaitsQuietly) {
+  auto a = StartReplica("a");
+  Create(*a, {});
+  ClaimCall call;
+  call.worker = "w";
+  call.queues = {{"q", 1}};
+  call.max_jobs = 10;
+  call.exclude_tenants = {"nobody"};
+  call.wait = absl::Seconds(1);
+  const auto got =
+      Replica::Await<ClaimAnswer>([&](auto done) { a->engine->Claim(call, testing::In(40), std::move(done)); });
+  ASSERT_TRUE(got.ok() && got->jobs.empty()) << got.status();
+  EXPECT_LE(a->metrics.batch_items.Add({{"verb", "claim"}}).Collect().histogram.sample_count, 2u) << "it looked on";
+}
+
 // At a gate a higher priority goes first, however long others have been due: ageing begins once a job is ready.
 TEST_F(FairnessTest, AgeingDoesNotCountAtGates) {
   auto a = StartReplica("a");

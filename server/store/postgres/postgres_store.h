@@ -228,7 +228,7 @@ class PostgresStore : public Store {
                                    const ShardChange& change);
   // Fills in payloads that are kept apart: jobs[i]'s is in the partition days[i] (-1: it is in the row).
   // Fills in what claim.sql leaves out of jobs of one queue.
-  absl::StatusOr<ClaimBatch> LeaveOut(const ClaimBatch& batch);
+  absl::StatusOr<ClaimBatch> LeaveOut(const ClaimBatch& batch, int64_t* seen);
   absl::Status FetchDetails(int32_t queue, std::span<Job* const> jobs);
   absl::Status FetchPayloads(std::span<Job* const> jobs, std::span<const int32_t> days);
   std::vector<int64_t> Secrets(size_t n);

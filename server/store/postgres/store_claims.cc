@@ -155,7 +155,8 @@ class ClaimReader {
 }  // namespace
 
 // The batch without what it is to leave out: jobs that another takes meanwhile are missed, and the poll looks again.
-absl::StatusOr<ClaimBatch> PostgresStore::LeaveOut(const ClaimBatch& batch) {
+// `seen`: how many are ready, of whichever tenant, as far as it looked.
+absl::StatusOr<ClaimBatch> PostgresStore::LeaveOut(const ClaimBatch& batch, int64_t* seen) {
   TENURE_ASSIGN_OR_RETURN(const Result rows,
                           RunOne("ready_except", sql::kReadyExcept,
                                  Params()
@@ -175,16 +176,21 @@ absl::StatusOr<ClaimBatch> PostgresStore::LeaveOut(const ClaimBatch& batch) {
   named.alone = false;
   std::set<int64_t> known;
   for (int row = 0; row < rows.rows(); ++row) {
+    *seen = rows.Int(row, 1);
     // A stretch may reach into the next one.
-    if (known.insert(rows.Int(row, 0)).second) named.revisit.push_back(rows.Int(row, 0));
+    if (!rows.IsNull(row, 0) && known.insert(rows.Int(row, 0)).second) named.revisit.push_back(rows.Int(row, 0));
   }
   return named;
 }
 
 absl::StatusOr<ClaimResult> PostgresStore::Claim(const ClaimBatch& batch) {
   if (!batch.exclude_tenants.empty()) {
-    TENURE_ASSIGN_OR_RETURN(const ClaimBatch named, LeaveOut(batch));
-    return Claim(named);
+    int64_t seen = 0;
+    TENURE_ASSIGN_OR_RETURN(const ClaimBatch named, LeaveOut(batch, &seen));
+    TENURE_ASSIGN_OR_RETURN(ClaimResult result, Claim(named));
+    result.none_left_out = seen == 0 && !result.paused;
+    if (result.none_left_out) result.ranges.assign(batch.ranges.size(), {.exhausted = true, .last = std::nullopt});
+    return result;
   }
   struct Claimed {
     ClaimResult result;
@@ -370,6 +376,8 @@ absl::StatusOr<std::vector<NamedClaimOutcome>> PostgresStore::ClaimNamed(int32_t
                 job.state == JobState::kScheduled
                     ? absl::StrCat(" is scheduled for ", absl::FormatTime(job.due, absl::UTCTimeZone()),
                                    "; retry it to make it due now")
+                : job.state == JobState::kBlocked
+                    ? std::string(" is blocked: what it waits for is told by Explain")
                     : std::string(" is not claimable now: its queue is paused, or another transaction holds it")),
             {{"job_id", job.id.ToString()}});
       }
