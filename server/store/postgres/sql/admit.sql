@@ -2,32 +2,24 @@
 -- at which each stands, $4 the one that it goes to (0: ready), $5 its rank then (0: the next
 -- of tenure.admission_rank). The caller holds the queue's turn (admission_turn.sql) and has
 -- counted in a statement before this one. Answers a stretch for each priority of what is ready now and of what went on to another gate; and, if there
--- are such, one row with the ids that did not move: somebody has locked them (a cancel, a change of what waits), or they are gone.
+-- are such, one row with the ids that did not move: somebody has locked them (a cancel, a change of what waits), or has changed them meanwhile.
 -- All that becomes ready without a rank of its own gets one, beyond all that was admitted before: a claim finds it in one stretch, in the order
--- of enqueue. (A row may have been changed after this statement's snapshot and before it was locked: found by its id it is followed to its last
--- version, by its ctid it would be missed. What belongs to a row is found by its place among the ids: a join reads the whole table where it looks
--- small.)
+-- of enqueue. (By ctid: a row that is locked stays where it is. One that was changed after the statement's snapshot and before it was locked
+-- answers the ctid of a version that the update does not see: it is one of those that did not move.)
 with locked as materialized (
-  select j.id, i.to_gate, i.rank from unnest($2::bigint[], $3::smallint[], $4::smallint[], $5::bigint[]) as i (id, gate, to_gate, rank)
+  select j.at, i.to_gate, i.rank from unnest($2::bigint[], $3::smallint[], $4::smallint[], $5::bigint[]) as i (id, gate, to_gate, rank)
   cross join lateral (
-    select j.id from tenure.job j where j.id = i.id and j.queue_id = $1 and j.gate = i.gate and (j.state + 0) = 2
+    select j.ctid as at from tenure.job j where j.id = i.id and j.queue_id = $1 and j.gate = i.gate and (j.state + 0) = 2
     for update skip locked
   ) j
 ),
-input as materialized (
-  select array_agg(l.id order by l.id) as ids, array_agg(l.to_gate order by l.id) as gates,
-         array_agg(case when l.rank = 0 then n.rank else l.rank end order by l.id) as ranks
-  from locked l cross join (select nextval('tenure.admission_rank') as rank) n
-),
+next as materialized (select nextval('tenure.admission_rank') as rank),
 moved as (
   update tenure.job as j
-  set gate = (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))],
-      state = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0 then 3 else 2 end,
-      place = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0 then 3 else 2 end,
-      rank = case when (select i.gates from input i)[width_bucket(j.id, (select i.ids from input i))] = 0
-                  then (select i.ranks from input i)[width_bucket(j.id, (select i.ids from input i))] else j.rank end,
+  set gate = l.to_gate, state = case when l.to_gate = 0 then 3 else 2 end, place = case when l.to_gate = 0 then 3 else 2 end,
+      rank = case when l.to_gate <> 0 then j.rank when l.rank <> 0 then l.rank else (select n.rank from next n) end,
       updated_at = now()
-  where j.queue_id = $1 and j.id = any ((select i.ids from input i)::bigint[])
+  from locked l where j.ctid = l.at
   returning j.id, j.priority, j.rank, j.gate
 ),
 stretch as materialized (
