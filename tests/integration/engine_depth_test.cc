@@ -1,4 +1,5 @@
 // Bounds of depth: what takes room, and who is let through without.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,16 @@ class EngineDepthTest : public testing::ReplicaTest {
     }
     return reasons;
   }
+  // Answers its number.
+  static int32_t CreateQueue(Replica& replica, int64_t max_depth, std::optional<int64_t> max_tenant_depth = {}) {
+    store::QueueSettings settings;
+    settings.max_depth = max_depth;
+    settings.max_tenant_depth = max_tenant_depth;
+    const auto made = Replica::Await<QueueInfo>(
+        [&](auto done) { replica.engine->CreateQueue("q", settings, false, std::move(done)); });
+    EXPECT_TRUE(made.ok()) << made.status();
+    return made.ok() ? made->queue.id : 0;
+  }
   static store::NewJob Job() {
     store::NewJob job;
     job.kind = "k";
@@ -31,12 +42,7 @@ class EngineDepthTest : public testing::ReplicaTest {
 // Who does not know whether its job was accepted must be told so, however full the queue has become.
 TEST_F(EngineDepthTest, ARepeatIsAnsweredWithItsJobAlsoWhenTheQueueIsFull) {
   auto replica = StartReplica("a");
-  store::QueueSettings settings;
-  settings.max_depth = 3;
-  settings.max_tenant_depth = 2;
-  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
-                replica->engine->CreateQueue("q", settings, false, std::move(done));
-              }).ok());
+  CreateQueue(*replica, 3, /*max_tenant_depth=*/2);
   const auto keyed = [](const std::string& key, const std::string& tenant = "", const std::string& payload = "") {
     store::NewJob job = Job();
     job.idempotency_key = key;
@@ -71,11 +77,7 @@ TEST_F(EngineDepthTest, ARepeatIsAnsweredWithItsJobAlsoWhenTheQueueIsFull) {
 
 TEST_F(EngineDepthTest, TwoOfACallWithOneKeyTakeTheRoomOfOne) {
   auto replica = StartReplica("a");
-  store::QueueSettings settings;
-  settings.max_depth = 1;
-  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
-                replica->engine->CreateQueue("q", settings, false, std::move(done));
-              }).ok());
+  CreateQueue(*replica, 1);
   store::NewJob job = Job();
   job.idempotency_key = "a";
   job.idempotency_retention = absl::Hours(1);
@@ -86,12 +88,7 @@ TEST_F(EngineDepthTest, TwoOfACallWithOneKeyTakeTheRoomOfOne) {
 // A producer that repeats a call whose answer was lost gets what is new in it in, as far as there is room.
 TEST_F(EngineDepthTest, RepeatsTakeNoRoomFromWhatIsNewInTheirCall) {
   auto replica = StartReplica("a");
-  store::QueueSettings settings;
-  settings.max_depth = 10;
-  settings.max_tenant_depth = 9;
-  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
-                replica->engine->CreateQueue("q", settings, false, std::move(done));
-              }).ok());
+  CreateQueue(*replica, 10, /*max_tenant_depth=*/9);
   const auto jobs = [](int from, int to) {
     std::vector<store::NewJob> all;
     for (int i = from; i < to; ++i) {
@@ -111,11 +108,7 @@ TEST_F(EngineDepthTest, RepeatsTakeNoRoomFromWhatIsNewInTheirCall) {
 
 TEST_F(EngineDepthTest, AUniqueJobThatMakesNoneIsLetThrough) {
   auto replica = StartReplica("a");
-  store::QueueSettings settings;
-  settings.max_depth = 1;
-  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
-                replica->engine->CreateQueue("q", settings, false, std::move(done));
-              }).ok());
+  CreateQueue(*replica, 1);
   const auto unique = [](const std::string& key, store::OnConflict policy, const std::string& payload) {
     store::NewJob job = Job();
     job.payload.data = payload;
@@ -136,12 +129,7 @@ TEST_F(EngineDepthTest, AUniqueJobThatMakesNoneIsLetThrough) {
 // Whom the queue has no room for does not count for his tenant.
 TEST_F(EngineDepthTest, TheReasonIsTheBoundThatIsReached) {
   auto replica = StartReplica("a");
-  store::QueueSettings settings;
-  settings.max_depth = 3;
-  settings.max_tenant_depth = 2;
-  ASSERT_TRUE(Replica::Await<QueueInfo>([&](auto done) {
-                replica->engine->CreateQueue("q", settings, false, std::move(done));
-              }).ok());
+  CreateQueue(*replica, 3, /*max_tenant_depth=*/2);
   const auto of = [](const std::string& tenant) {
     store::NewJob job = Job();
     job.tenant = tenant;
@@ -154,14 +142,10 @@ TEST_F(EngineDepthTest, TheReasonIsTheBoundThatIsReached) {
 
 TEST_F(EngineDepthTest, AJobWhoseDependencyIsUnknownTakesNoRoom) {
   auto replica = StartReplica("a");
-  store::QueueSettings settings;
-  settings.max_depth = 3;
-  auto made = Replica::Await<QueueInfo>(
-      [&](auto done) { replica->engine->CreateQueue("q", settings, false, std::move(done)); });
-  ASSERT_TRUE(made.ok()) << made.status();
+  const int32_t queue = CreateQueue(*replica, 3);
   store::NewJob waits = Job(), lost = Job();
   waits.depends_on = store::DependsOn{{}, {0}, false, false};
-  lost.depends_on = store::DependsOn{{store::JobId{made->queue.id, 20'000, 999'999}}, {}, false, false};
+  lost.depends_on = store::DependsOn{{store::JobId{queue, 20'000, 999'999}}, {}, false, false};
   EXPECT_EQ(Reasons(*replica, {Job(), waits, lost, Job()}),
             (std::vector<std::string>{"", "", "JOB_NOT_FOUND", "QUEUE_FULL"}));
   EXPECT_EQ(Reasons(*replica, {Job(), waits}), (std::vector<std::string>{"", "QUEUE_FULL"}));
